@@ -1,0 +1,53 @@
+"""The one protocol by which everything plays: heuristics, search, networks, people."""
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from briscola_env.jit import kernel
+from briscola_env.rng import number_below
+from briscola_env.state import States
+
+
+class Policy(Protocol):
+    """Chooses actions for a batch of seats, each from what that seat knows and nothing else."""
+
+    name: str
+
+    def act(
+        self, info_states: States, legal: NDArray[np.bool_], seeds: NDArray[np.uint64]
+    ) -> NDArray[np.int64]:
+        """Actions, int64 [N].
+
+        info_states: records [N] made by `information.info_state` for the seats to act.
+        legal: bool [N, num_actions], at least one True a row. seeds: uint64 [N], all the
+        randomness that a decision may use. Nothing is changed in place.
+        """
+        ...
+
+
+@kernel
+def _random_legal(legal: Any, seeds: Any, out: Any) -> None:
+    for i in range(len(legal)):
+        left = number_below(seeds[i], legal[i].sum())
+        for action in range(legal.shape[1]):
+            if legal[i, action]:
+                if left == 0:
+                    out[i] = action
+                    break
+                left -= 1
+
+
+class RandomPolicy:
+    """Every legal action equally likely."""
+
+    name = "random"
+
+    def act(
+        self, info_states: States, legal: NDArray[np.bool_], seeds: NDArray[np.uint64]
+    ) -> NDArray[np.int64]:
+        """See `Policy.act`."""
+        actions = np.empty(len(legal), np.int64)
+        _random_legal(legal, seeds, actions)
+        return actions
