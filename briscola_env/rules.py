@@ -15,6 +15,7 @@ from briscola_env.cards import (
     SEVEN,
     STRENGTH_OF,
     SUITS,
+    THREE,
     TWO,
     format_card,
 )
@@ -132,6 +133,14 @@ class Rules:
             raise InvalidRulesError(
                 f"cards: {size} do not divide among players={self.players} with "
                 f"hand_size={self.hand_size} and at least one card left for the trump"
+            )
+
+        carichi = sum(STRENGTH_OF[card] >= THREE for card in self.deck)
+        face_down = size - self.players * self.hand_size - 1
+        if (self.rebury, self.rebury_position) == ("repeat", "middle") and face_down // 2 < carichi:
+            raise InvalidRulesError(
+                f"rebury='repeat' with rebury_position='middle' might never end: the upper half of "
+                f"the stock holds {face_down // 2} of these cards, the deck {carichi} aces and threes"
             )
 
     def _check_swaps(self) -> None:

@@ -1,0 +1,83 @@
+# The two commands: `make train` and `make test`. Both set up .venv first, once, and again whenever
+# pyproject.toml or constraints.txt change. Another interpreter: `make train PYTHON=python3.12`.
+
+PYTHON ?= python3
+# Each of these needs to be on the PATH for `make test-base`; the first also tries the oldest releases.
+PYTHONS ?= python3.10 python3.11 python3.12 python3.13
+
+BIN = .venv/bin
+PIP_INSTALL = -m pip install -qq --disable-pip-version-check
+PYTEST = $(BIN)/pytest -n auto --maxprocesses 4
+
+.PHONY: train test test-all fuzz lint test-base clean
+.PRECIOUS: .venv-base-%/ready
+
+train: .venv/ready-train
+	@echo "train: configs/quick.yaml"
+	@$(BIN)/python -m training.selfplay --config configs/quick.yaml
+	@echo "evaluate: runs/quick against random and greedy"
+	@$(BIN)/briscola evaluate runs/quick --against random greedy --decks 2000 --seed 1
+
+# One thread a process: the tests run in several processes already.
+test test-all: export OMP_NUM_THREADS = 1
+
+test: lint
+	@echo "test: pytest"
+	@$(PYTEST)
+
+test-all: lint
+	@echo "test: pytest, the slow tests too"
+	@$(PYTEST) -m ""
+
+fuzz: .venv/ready-dev
+	@echo "fuzz: a million actions against the slow twin"
+	@$(BIN)/python -m tests.fuzz
+
+lint: .venv/ready-dev
+	@echo "lint: ruff check, ruff format, mypy"
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff format --quiet --check
+	@$(BIN)/mypy
+
+# What needs neither torch nor Stable-Baselines3, on every Python and with the oldest releases.
+test-base: $(PYTHONS:python%=test-base-%) test-base-oldest
+
+test-base-%: .venv-base-%/ready
+	@echo "test: pytest, base tests, $*"
+	@.venv-base-$*/bin/pytest --ignore=tests/train --ignore=tests/sb3
+
+# Set-up. The empty files `ready*` remember what is installed.
+
+# pip is the last thing that venv makes.
+.venv/bin/pip:
+	@echo "set-up: .venv"
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 10) or sys.exit("Python 3.10 or newer is needed; name one: make PYTHON=python3.12")'
+	@$(PYTHON) -m venv .venv
+
+.venv/ready-train: pyproject.toml constraints.txt | .venv/bin/pip
+	@echo "set-up: packages for training (minutes, if torch must be downloaded)"
+	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[train]'
+	@touch $@
+
+.venv/ready-dev: pyproject.toml constraints.txt | .venv/bin/pip
+	@echo "set-up: packages for training and tests (minutes, if torch must be downloaded)"
+	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[train,sb3,dev]'
+	@touch .venv/ready-train $@
+
+.venv-base-oldest/ready: pyproject.toml constraints-oldest.txt
+	@echo "set-up: .venv-base-oldest"
+	@$(firstword $(PYTHONS)) -m venv .venv-base-oldest
+	@.venv-base-oldest/bin/python $(PIP_INSTALL) -c constraints-oldest.txt -e '.[dev]'
+	@touch $@
+
+.venv-base-%/ready: pyproject.toml constraints.txt
+	@echo "set-up: .venv-base-$*"
+	@python$* -m venv .venv-base-$*
+	@.venv-base-$*/bin/python $(PIP_INSTALL) -c constraints.txt -e '.[dev]'
+	@touch $@
+
+# Leaves runs/ alone.
+clean:
+	@echo "clean: virtual environments and caches"
+	@rm -rf .venv .venv-base-* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	@find . -name __pycache__ -prune -exec rm -rf {} +
