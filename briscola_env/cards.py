@@ -27,9 +27,12 @@ POINTS_OF = np.tile(np.array(STRENGTH_POINTS, dtype=np.int16), NUM_SUITS)
 SUIT_CARDS = np.array([0x3FF << (CARDS_PER_SUIT * suit) for suit in range(NUM_SUITS)], np.int64)
 """The set of the ten cards of each suit."""
 
-ITALIAN_RANKS = tuple("due quattro cinque sei sette fante cavallo re tre asso".split())
+ITALIAN_RANKS = (
+    *("due", "quattro", "cinque", "sei", "sette"),
+    *("fante", "cavallo", "re", "tre", "asso"),
+)
 ITALIAN_SUITS = ("denari", "coppe", "spade", "bastoni")
-FRENCH_RANKS = tuple("two four five six seven jack queen king three ace".split())
+FRENCH_RANKS = ("two", "four", "five", "six", "seven", "jack", "queen", "king", "three", "ace")
 FRENCH_SUITS = ("diamonds", "hearts", "spades", "clubs")
 
 

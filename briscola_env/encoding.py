@@ -247,10 +247,10 @@ def _frame_actions(states: Any, actions: Any, out: Any) -> None:
 
 
 @kernel
-def _frame_legal(states: Any, legal: Any, out: Any) -> None:
+def _frame_columns(states: Any, columns: Any, out: Any) -> None:
     for i in range(len(states)):
-        for action in range(legal.shape[1]):
-            out[i, swap_suit(action, states[i]["trump"])] = legal[i, action]
+        for action in range(NUM_CARDS):
+            out[i, swap_suit(action, states[i]["trump"])] = columns[i, action]
 
 
 class Encoder:
@@ -290,7 +290,7 @@ class Encoder:
         return hashlib.sha256(json.dumps([LAYOUT_VERSION, layout]).encode()).hexdigest()[:16]
 
     def encode(self, info_states: States, out: NDArray[np.int8] | None = None) -> NDArray[np.int8]:
-        """Features of info states [N]: int8 [N, size] of 0 and 1, in a contiguous `out` if given."""
+        """Features of info states [N]: int8 [N, size] of 0 and 1, in `out` if it is given."""
         if out is None:
             out = np.empty((len(info_states), self.size), np.int8)
         _encode(info_states, *self.arguments, out, out.view(np.int64))
@@ -312,9 +312,12 @@ class Encoder:
             _frame_actions(states, out, out)
         return out
 
-    def legal_to_frame(self, states: States, legal: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Legal masks [N, num_actions] in this frame, or back. A new array."""
-        out = legal.copy()
+    def columns_to_frame(self, states: States, columns: NDArray[Any]) -> NDArray[Any]:
+        """Columns by action [N, num_actions] (masks, probabilities) in this frame, or back.
+
+        A new array; it is its own inverse.
+        """
+        out = columns.copy()
         if self.frame == "trump_first":
-            _frame_legal(states, legal, out)
+            _frame_columns(states, columns, out)
         return out

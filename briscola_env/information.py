@@ -130,14 +130,17 @@ def _claim_holds(world: Any, observer: Any) -> Any:
 
 
 @kernel
-def _swaps_put_and_taken(world: Any, put: Any, taken: Any) -> Any:
-    """Cards put down and taken at each place of the history; returns the card under the stock."""
+def _swaps_put_and_taken(world: Any, put: Any, taken: Any, since: Any) -> Any:
+    """Cards put down and taken at each place of the history, and since when the taken ones are
+    known to be held; returns the card under the stock.
+    """
     face_up = np.int64(world["initial_face_up"])
     first = CARDS_PER_SUIT * np.int64(world["trump"])
     for i in range(world["history_length"]):
         action = world["history"][i]
         if NUM_CARDS <= action < FIRST_SIGNAL:
             taken[i] = face_up
+            since[face_up] = min(since[face_up], i)
             if action == EXCHANGE_SEVEN:
                 face_up = first + SEVEN
             elif action == EXCHANGE_TWO:
@@ -195,7 +198,7 @@ def _rewind(world: Any, observer: Any, hands: Any) -> None:
     taken = np.zeros(MAX_HISTORY, np.int64)
     since = np.full(NUM_CARDS, _NEVER)
     _named_since(world, since)
-    bottom = bit(_swaps_put_and_taken(world, put, taken))
+    bottom = bit(_swaps_put_and_taken(world, put, taken, since))
     trick, on_table = np.int64(world["trick"]), np.int64(world["table_count"])
     for i in range(np.int64(world["history_length"]) - 1, -1, -1):
         action, seat = np.int64(world["history"][i]), np.int64(world["history_seat"][i])

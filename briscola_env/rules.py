@@ -140,7 +140,7 @@ class Rules:
         if (self.rebury, self.rebury_position) == ("repeat", "middle") and face_down // 2 < carichi:
             raise InvalidRulesError(
                 f"rebury='repeat' with rebury_position='middle' might never end: the upper half of "
-                f"the stock holds {face_down // 2} of these cards, the deck {carichi} aces and threes"
+                f"the stock holds {face_down // 2} cards, the deck {carichi} aces and threes"
             )
 
     def _check_swaps(self) -> None:

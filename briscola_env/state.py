@@ -25,21 +25,23 @@ MAX_HISTORY = 84  # 40 plays, 3 swaps, 40 signals, rounded up
 States = NDArray[Any]
 """An array of GAME_STATE records, shape [N]."""
 
+# The widest fields come first, so that there are no bytes between fields: equal games, equal bytes.
 # Arrays by seat have room for six, by side for three; entries past the table's size stay blank.
 # A card or seat of -1 means none. Sets of cards are integers with bit `card` set.
 GAME_STATE = np.dtype(
     [
-        # -- the deal ---------------------------------------------------------------------------
         ("hands", np.int64, MAX_PLAYERS),  # set: cards in hand; 0 where erased
         ("played", np.int64, MAX_PLAYERS),  # set: cards played in this deal, table included
         ("known", np.int64, MAX_PLAYERS),  # set: in that hand, as everybody knows
         ("team_known", np.int64, MAX_PLAYERS),  # set: in that hand, as its partners know
         ("reburied", np.int64),  # set: aces and threes that were put back into the stock
+        ("deck", np.int64),  # set: cards in play
         ("rng", np.uint64),  # state of the game's own random generator; 0 where erased
         ("scores", np.int16, MAX_SIDES),  # card points won in this deal, 0..120
         ("last_scores", np.int16, MAX_SIDES),  # those of the last finished deal; -1 before
         ("last_points", np.int16),  # card points of the last finished trick
         ("deals", np.int16),  # finished deals of this match
+        ("max_deals", np.int16),  # after so many the match is truncated
         ("wins", np.int8, MAX_SIDES),  # deals won in this match
         ("winner", np.int8),  # side that won the episode; -1 while it lasts, or drawn
         ("current_player", np.int8),  # seat to act; -1 when the episode is over
@@ -64,7 +66,7 @@ GAME_STATE = np.dtype(
         ("history", np.int8, MAX_HISTORY),  # action ids in order
         ("history_seat", np.int8, MAX_HISTORY),  # who took them
         ("observer", np.int8),  # seat whose view this record is; -1 for the full state
-        # -- the rules --------------------------------------------------------------------------
+        # -- the rules, with deck and max_deals above -----------------------------------------------
         ("players", np.int8),
         ("sides", np.int8),  # 2 or 3; the side of a seat is seat % sides
         ("hand_size", np.int8),
@@ -72,8 +74,6 @@ GAME_STATE = np.dtype(
         ("draws", np.int8),  # how many of them, the first ones, are followed by a draw
         ("num_actions", np.int8),
         ("match_wins", np.int8),
-        ("max_deals", np.int16),
-        ("deck", np.int64),  # set: cards in play
         ("rebury", np.int8),  # index in rules.REBURY, likewise below
         ("rebury_middle", np.int8),  # 0 or 1
         ("exchange_seven", np.int8),  # 0 or 1

@@ -1,12 +1,22 @@
 """Players: the `Policy` protocol and everything that follows it."""
 
+from collections.abc import Callable
+from pathlib import Path
+
+from briscola_env.checkpoint import SUFFIX
 from briscola_env.policies.base import Policy, RandomPolicy
 from briscola_env.policies.heuristics import GreedyPolicy
 from briscola_env.rules import Rules
 
-NAMED_POLICIES: dict[str, type[RandomPolicy] | type[GreedyPolicy]] = {
-    policy.name: policy for policy in (RandomPolicy, GreedyPolicy)
+NAMED_POLICIES: dict[str, Callable[[], Policy]] = {
+    "random": RandomPolicy,
+    "greedy": GreedyPolicy,
 }
+
+
+def is_checkpoint(name: str) -> bool:
+    """True if the name of a policy is meant as the path of a checkpoint or of a run's folder."""
+    return name.endswith(SUFFIX) or "/" in name or Path(name).exists()
 
 
 def make_policy(name: str, rules: Rules) -> Policy:
@@ -16,7 +26,21 @@ def make_policy(name: str, rules: Rules) -> Policy:
     """
     if name in NAMED_POLICIES:
         return NAMED_POLICIES[name]()
-    raise ValueError(f"unknown policy {name!r}: allowed are {', '.join(NAMED_POLICIES)}")
+    if is_checkpoint(name):
+        from briscola_env.policies.network import load_network_policy  # only this needs torch
+
+        return load_network_policy(name, rules)
+    raise ValueError(
+        f"unknown policy {name!r}: allowed are {', '.join(NAMED_POLICIES)}, "
+        "or the path of a checkpoint or of a run's folder"
+    )
 
 
-__all__ = ["NAMED_POLICIES", "GreedyPolicy", "Policy", "RandomPolicy", "make_policy"]
+__all__ = [
+    "NAMED_POLICIES",
+    "GreedyPolicy",
+    "Policy",
+    "RandomPolicy",
+    "is_checkpoint",
+    "make_policy",
+]

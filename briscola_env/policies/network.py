@@ -1,0 +1,152 @@
+"""A network as a policy: an actor and a separate, smaller critic over the encoded info state."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from briscola_env.checkpoint import Checkpoint
+from briscola_env.rules import CheckpointError, Rules
+from briscola_env.state import States
+
+try:
+    import torch
+    from torch import Tensor, nn
+except ImportError:
+    raise ImportError("networks need torch: pip install 'briscola-env[train]'") from None
+
+_ILLEGAL = -1e30  # in place of minus infinity, whose product with 0 is not a number
+
+
+def masked_log_probs(logits: Tensor, legal: Tensor) -> Tensor:
+    """Log-probabilities [N, A] of the legal actions; the others have probability exactly 0.
+
+    logits: float32 [N, A]. legal: bool [N, A], at least one True a row (unchecked).
+    """
+    return torch.log_softmax(logits.masked_fill(~legal, _ILLEGAL), dim=-1)
+
+
+def entropy(log_probs: Tensor) -> Tensor:
+    """Entropy [N] in nats of `masked_log_probs`."""
+    return -(log_probs.exp() * log_probs).sum(-1)
+
+
+def _body(sizes: Sequence[int], generator: torch.Generator) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for inputs, outputs in pairwise(sizes):
+        layers += [_linear(inputs, outputs, 2**0.5, generator), nn.ReLU()]
+    return nn.Sequential(*layers)
+
+
+def _linear(inputs: int, outputs: int, gain: float, generator: torch.Generator) -> nn.Linear:
+    """A layer with orthogonal weights, made without torch's global generator."""
+    layer = nn.utils.skip_init(nn.Linear, inputs, outputs)
+    nn.init.orthogonal_(layer.weight, gain, generator=generator)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+class ActorCritic(nn.Module):
+    """Two multilayer perceptrons that share nothing.
+
+    observation_size, num_actions: of the encoder and the rules. actor, critic: widths of the hidden
+    layers. Bodies run in the precision of the surrounding autocast, heads in float32.
+    """
+
+    def __init__(
+        self,
+        observation_size: int,
+        num_actions: int,
+        actor: Sequence[int],
+        critic: Sequence[int],
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        self.sizes = {
+            "observation_size": observation_size,
+            "num_actions": num_actions,
+            "actor": list(actor),
+            "critic": list(critic),
+        }
+        self.actor_body = _body([observation_size, *actor], generator)
+        self.actor_head = _linear(actor[-1], num_actions, 0.01, generator)
+        self.critic_body = _body([observation_size, *critic], generator)
+        self.critic_head = _linear(critic[-1], 1, 1.0, generator)
+
+    def logits(self, observations: Tensor) -> Tensor:
+        """Float32 [N, A] from observations [N, observation_size] of any dtype."""
+        return self._head(self.actor_head, self.actor_body(self._input(observations)))
+
+    def values(self, observations: Tensor) -> Tensor:
+        """Expected sum of the rewards still to come, float32 [N]."""
+        return self._head(self.critic_head, self.critic_body(self._input(observations)))[:, 0]
+
+    def _input(self, observations: Tensor) -> Tensor:
+        device = observations.device.type
+        reduced = torch.is_autocast_enabled(device)
+        return observations.to(torch.get_autocast_dtype(device) if reduced else torch.float32)
+
+    def _head(self, head: nn.Module, hidden: Tensor) -> Tensor:
+        with torch.autocast(hidden.device.type, enabled=False):
+            output: Tensor = head(hidden.float())
+        return output
+
+
+def from_checkpoint(checkpoint: Checkpoint, name: str) -> ActorCritic:
+    """The network with the checkpoint's weights; CheckpointError if they do not fit its sizes."""
+    try:
+        network = ActorCritic(**checkpoint.network)
+        expected = (checkpoint.encoder.size, checkpoint.rules.num_actions)
+        if (network.sizes["observation_size"], network.sizes["num_actions"]) != expected:
+            raise ValueError(f"sizes are not those of the rules, {expected}")
+        network.load_state_dict(
+            {key: torch.from_numpy(array) for key, array in checkpoint.weights.items()}
+        )
+    except (TypeError, ValueError, IndexError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise CheckpointError(f"{name}: weights do not fit the network ({reason})") from None
+    return network
+
+
+def weights_of(network: nn.Module) -> dict[str, NDArray[np.float32]]:
+    """The weights as float32 arrays by name, on the CPU."""
+    return {key: tensor.detach().cpu().numpy() for key, tensor in network.state_dict().items()}
+
+
+class NetworkPolicy:
+    """Plays a checkpoint's most probable legal action.
+
+    The checkpoint must be for these rules, but for the length of the match (CheckpointError).
+    """
+
+    def __init__(self, checkpoint: Checkpoint, rules: Rules, name: str) -> None:
+        checkpoint.require_rules(rules, name)
+        self.name = name
+        self.checkpoint = checkpoint
+        self.encoder = checkpoint.encoder
+        self.network = from_checkpoint(checkpoint, name).eval()
+
+    def probabilities(self, info_states: States, legal: NDArray[np.bool_]) -> NDArray[np.float32]:
+        """Probabilities, float32 [N, num_actions], at the table; ValueError if a row has no legal
+        action.
+        """
+        if not legal.any(axis=1).all():
+            raise ValueError("a row of the mask has no legal action: that seat is not to move")
+        observations = torch.from_numpy(self.encoder.encode(info_states))
+        mask = torch.from_numpy(self.encoder.columns_to_frame(info_states, legal))
+        with torch.inference_mode():
+            framed = masked_log_probs(self.network.logits(observations), mask).exp().numpy()
+        return self.encoder.columns_to_frame(info_states, framed)
+
+    def act(
+        self, info_states: States, legal: NDArray[np.bool_], seeds: NDArray[np.uint64]
+    ) -> NDArray[np.int64]:
+        """See `Policy.act`."""
+        return self.probabilities(info_states, legal).argmax(axis=1)
+
+
+def load_network_policy(path: str, rules: Rules) -> NetworkPolicy:
+    """The policy of a checkpoint file or of a run's folder."""
+    return NetworkPolicy(Checkpoint.load(path), rules, path)

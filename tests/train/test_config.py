@@ -1,0 +1,53 @@
+"""Settings of a run: complete, layered, and checked before any work."""
+
+from pathlib import Path
+
+import pytest
+
+from training.config import ConfigError, load_config
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+
+
+@pytest.mark.parametrize("preset", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.name)
+def test_every_preset_loads(preset):
+    assert load_config(preset).iterations > 0
+
+
+def test_a_preset_lies_over_the_default_and_changes_lie_over_both(tmp_path):
+    preset = tmp_path / "preset.yaml"
+    preset.write_text("iterations: 7\nnetwork: {critic: [5]}\nrules: {players: 3}\n")
+    config = load_config(preset, ["network.actor=[9, 8]", "seed=4"])
+    assert (config.iterations, config.seed) == (7, 4)
+    assert (config.network.actor, config.network.critic) == ([9, 8], [5])
+    assert config.table.players == 3
+    assert config.clip_coef == load_config().clip_coef
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["learning_rte=1"], "unknown key 'learning_rte'"),
+        (["network.aktor=[3]"], "unknown key 'network.aktor'"),
+        (["iterations=0"], "iterations=0"),
+        (["frame=sideways"], "frame='sideways'"),
+        (["rules.players=5"], "players=5: allowed are 2, 3, 4, 6"),
+        (["rules.match_wins=2"], "single deals"),
+        (["rules.colour=red"], "unknown rule 'colour'"),
+        (["network.actor=[0]"], "at least 1"),
+        (["seed"], "key=value"),
+    ],
+)
+def test_a_wrong_setting_is_named(changes, message):
+    with pytest.raises(ConfigError) as error:
+        load_config(None, changes)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_missing_or_broken_file_is_one_line(tmp_path):
+    with pytest.raises(ConfigError, match="No such file"):
+        load_config(tmp_path / "none.yaml")
+    (tmp_path / "bad.yaml").write_text("a: [1")
+    with pytest.raises(ConfigError, match="not YAML"):
+        load_config(tmp_path / "bad.yaml")

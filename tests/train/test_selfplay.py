@@ -1,0 +1,224 @@
+"""The trainer: its update, its files, its resume, and that it learns."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from briscola_env.arena.match import evaluate
+from briscola_env.checkpoint import BEST, LAST, Checkpoint
+from briscola_env.policies import RandomPolicy, make_policy
+from briscola_env.policies.network import entropy, masked_log_probs
+from training import selfplay
+from training.config import load_config
+
+ROOT = Path(__file__).parents[2]
+TINY = [
+    *("network.actor=[16]", "network.critic=[8]", "deals=24", "minibatch=200", "device=cpu"),
+    *("iterations=4", "checkpoint_every=2", "evaluation.every=2", "evaluation.decks=4"),
+]
+
+
+def command(*arguments):
+    changes = [part for change in TINY for part in ("--set", change)]
+    return [sys.executable, "-m", "training.selfplay", *changes, *map(str, arguments)]
+
+
+def train(*arguments):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        command(*arguments), cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+
+
+def digest(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def weights_digest(run):
+    weights = Checkpoint.load(run / LAST).weights
+    return {name: array.tobytes() for name, array in weights.items()}
+
+
+def metrics(run):
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def without_clocks(lines):
+    clocks = ("per_second", "_share", "seconds")
+    return [
+        {key: value for key, value in line.items() if not key.endswith(clocks)} for line in lines
+    ]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A tiny run from the command line."""
+    folder = tmp_path_factory.mktemp("runs") / "tiny"
+    result = train("--run-dir", folder)
+    assert result.returncode == 0, result.stderr
+    return folder
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("players", [2, 4])
+def test_before_the_first_step_the_new_policy_is_the_old_one(precision, players):
+    changes = [*TINY, f"precision={precision}", f"rules.players={players}", "network.actor=[64,64]"]
+    learner = selfplay.make_learner(load_config(None, changes))
+    batch = selfplay.make_batch(learner, selfplay.collect_deals(learner))
+    with torch.no_grad(), learner.autocast():
+        logits = learner.network.logits(batch.observations)
+    log_probs = masked_log_probs(logits, batch.legal).gather(1, batch.actions[:, None])[:, 0]
+    torch.testing.assert_close(log_probs.exp(), batch.log_probs.exp(), rtol=1e-5, atol=1e-5)
+    assert abs(float(batch.advantages.mean())) < 1e-4
+    assert abs(float(batch.advantages.std()) - 1) < 1e-3
+
+
+def test_extreme_logits_with_one_legal_card_stay_finite():
+    logits = torch.tensor([[1e4, -1e4, 0.0], [-1e4, 1e4, 0.0]], requires_grad=True)
+    legal = torch.tensor([[False, True, False], [True, True, False]])
+    log_probs = masked_log_probs(logits, legal)
+    torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(2))
+    assert entropy(log_probs).detach()[0] == 0.0
+    (entropy(log_probs).sum() + log_probs[:, 1].sum()).backward()
+    assert torch.isfinite(logits.grad).all()
+
+
+def test_the_networks_use_nothing_of_torchs_global_generator():
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    numpy_before = np.random.get_state()[1].copy()  # noqa: NPY002 - that it is untouched
+    learner = selfplay.make_learner(load_config(None, TINY))
+    selfplay.iterate(learner)
+    assert torch.equal(before, torch.get_rng_state())
+    assert np.array_equal(numpy_before, np.random.get_state()[1])  # noqa: NPY002
+
+
+def test_a_run_leaves_its_config_metrics_events_and_checkpoints(run):
+    names = {path.name.split(".")[0] for path in run.iterdir()}
+    assert names == {"config", "metrics", "events", "best", "last", "resume"}
+    assert [line["iteration"] for line in metrics(run)] == [1, 2, 3, 4]
+    wanted = {
+        *("losses/policy_loss", "losses/value_loss", "losses/entropy", "losses/approx_kl"),
+        *("losses/clip_fraction", "losses/explained_variance", "charts/samples_per_second"),
+        *("charts/deals_per_second", "eval/margin_greedy", "eval/score_greedy"),
+    }
+    assert wanted <= set(metrics(run)[-1])
+    events = EventAccumulator(str(run)).Reload()
+    assert wanted <= set(events.Tags()["scalars"])
+    steps = [event.step for event in events.Scalars("losses/entropy")]
+    assert steps == [24 * 40 * iteration for iteration in (1, 2, 3, 4)]
+    assert load_config(run / "config.yaml").iterations == 4
+    facts = Checkpoint.load(run).training
+    assert facts["seed"] == 1
+    assert Checkpoint.load(run / LAST).training["decisions"] == 4 * 24 * 40
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(run, tmp_path):
+    assert train("--run-dir", tmp_path / "again").returncode == 0
+    assert weights_digest(tmp_path / "again") == weights_digest(run)
+    assert without_clocks(metrics(tmp_path / "again")) == without_clocks(metrics(run))
+    assert train("--run-dir", tmp_path / "other", "--set", "seed=2").returncode == 0
+    assert weights_digest(tmp_path / "other") != weights_digest(run)
+
+
+def test_a_killed_and_resumed_run_is_the_straight_one(run, tmp_path):
+    folder = tmp_path / "killed"
+    process = subprocess.Popen(command("--run-dir", folder), cwd=ROOT, stdout=subprocess.DEVNULL)
+    wait_for(lambda: (folder / "resume.safetensors").exists(), process)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    result = train("--resume", folder)
+    assert result.returncode == 0, result.stderr
+    assert weights_digest(folder) == weights_digest(run)
+    assert without_clocks(metrics(folder)) == without_clocks(metrics(run))
+    steps = [event.step for event in EventAccumulator(str(folder)).Reload().Scalars("losses/entropy")]
+    assert steps == sorted(set(steps))
+    assert len(steps) == 4
+
+
+def wait_for(condition, process, seconds=120):
+    end = time.monotonic() + seconds
+    while not condition() and process.poll() is None:
+        assert time.monotonic() < end, "the run came to nothing"
+        time.sleep(0.01)
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
+    folder = tmp_path / "stopped"
+    process = subprocess.Popen(
+        command("--run-dir", folder, "--set", "iterations=100000", "--set", "evaluation.every=99999"),
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    wait_for(lambda: (folder / "resume.safetensors").exists(), process)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert f"--resume {folder}" in output
+    assert Checkpoint.load(folder / LAST).training["iterations"] >= 2
+
+
+def test_a_run_is_never_overwritten(run):
+    before = {path.name: digest(path) for path in run.iterdir()}
+    result = train("--run-dir", run)
+    assert result.returncode == 2
+    assert "holds a run already" in result.stderr
+    assert before == {path.name: digest(path) for path in run.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--run-dir", "x", "--set", "learnin=3"], "unknown key 'learnin'"),
+        (["--run-dir", "x", "--set", "evaluation.against=[nobody]"], "unknown policy 'nobody'"),
+        (["--resume", "nowhere"], "nowhere"),
+    ],
+)
+def test_a_wrong_start_is_one_line_and_leaves_nothing(arguments, message, tmp_path):
+    result = subprocess.run(
+        [sys.executable, "-m", "training.selfplay", *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_what_was_saved(tmp_path, monkeypatch):
+    folder = tmp_path / "nan"
+    folder.mkdir()
+    learner = selfplay.make_learner(load_config(None, TINY))
+    selfplay.iterate(learner)
+    selfplay.save(learner, folder, best=False)
+    saved = digest(folder / LAST)
+    with torch.no_grad():
+        learner.network.actor_head.bias.fill_(float("nan"))
+    with pytest.raises(FloatingPointError, match="not finite"):
+        selfplay.train(learner, folder)
+    assert digest(folder / LAST) == saved
+
+
+def test_a_few_seconds_of_self_play_beat_random(tmp_path):
+    changes = ["deals=512", "iterations=12", "device=cpu", "network.actor=[64,64]"]
+    learner = selfplay.make_learner(load_config(None, changes))
+    while learner.iteration < 12:
+        selfplay.iterate(learner)
+    selfplay.to_checkpoint(learner).save(tmp_path / BEST)
+    rules = learner.config.table
+    match = evaluate(make_policy(str(tmp_path), rules), RandomPolicy(), rules, 500, seed=7)
+    assert match.margin.low > 10

@@ -1,0 +1,1 @@
+"""Scripts that train players, to be read, run from a checkout and changed."""

@@ -1,0 +1,148 @@
+"""The settings of a training run: typed, complete in configs/default.yaml, checked before work.
+
+A preset names only what differs from the default; the command line may change single keys. A key
+that does not exist stops the run and is named.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from briscola_env.encoding import FRAMES, SHOW_POINTS
+from briscola_env.rules import InvalidRulesError, Rules
+
+DEFAULT = Path(__file__).parent.parent / "configs" / "default.yaml"
+
+
+class ConfigError(ValueError):
+    """A setting that does not exist or cannot be; the message names it and what is allowed."""
+
+
+class Section(BaseModel):
+    """Refuses unknown keys and is not changed after it was read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class NetworkConfig(Section):
+    """Widths of the hidden layers."""
+
+    actor: list[int] = Field(min_length=1)
+    critic: list[int] = Field(min_length=1)
+
+
+class EvaluationConfig(Section):
+    """How the learner is measured during training."""
+
+    every: int = Field(ge=1, description="iterations between two measurements")
+    decks: int = Field(ge=2, description="mirrored decks against each opponent")
+    against: list[str]
+
+
+class TrainingConfig(Section):
+    """A whole run; see configs/default.yaml for what each setting does."""
+
+    rules: dict[str, Any]
+    frame: Literal[FRAMES]  # type: ignore[valid-type]
+    show_points: Literal[SHOW_POINTS]  # type: ignore[valid-type]
+    network: NetworkConfig
+    seed: int = Field(ge=0)
+    iterations: int = Field(ge=1)
+    deals: int = Field(ge=1)
+    epochs: int = Field(ge=1)
+    minibatch: int = Field(ge=2)
+    learning_rate: float = Field(gt=0)
+    final_learning_rate: float = Field(ge=0)
+    entropy_coef: float = Field(ge=0)
+    final_entropy_coef: float = Field(ge=0)
+    clip_coef: float = Field(gt=0)
+    gae_lambda: float = Field(ge=0, le=1)
+    value_coef: float = Field(gt=0)
+    max_grad_norm: float = Field(gt=0)
+    reward_points: float = Field(gt=0)
+    device: Literal["auto", "cpu", "cuda"]
+    precision: Literal["auto", "float32", "bfloat16"]
+    threads: int = Field(ge=1)
+    checkpoint_every: int = Field(ge=1)
+    evaluation: EvaluationConfig
+
+    @field_validator("rules")
+    @classmethod
+    def _rules_can_be_played(cls, rules: dict[str, Any]) -> dict[str, Any]:
+        try:
+            table = Rules.from_dict(rules)
+        except InvalidRulesError as error:
+            raise ValueError(str(error)) from None
+        if table != table.single_deal():
+            raise ValueError("training is on single deals: leave match_wins and max_deals out")
+        return table.to_dict()
+
+    @model_validator(mode="after")
+    def _network_has_widths(self) -> "TrainingConfig":
+        if min(self.network.actor + self.network.critic) < 1:
+            raise ValueError("network: widths of layers are at least 1")
+        return self
+
+    @property
+    def table(self) -> Rules:
+        """The rules as an object."""
+        return Rules.from_dict(self.rules)
+
+
+def load_config(preset: Path | None = None, changes: Sequence[str] = ()) -> TrainingConfig:
+    """The default, then a preset over it, then single `key=value` changes (dotted keys, YAML)."""
+    settings = _read(DEFAULT)
+    if preset is not None:
+        settings = _merge(settings, _read(preset))
+    for change in changes:
+        key, equals, text = change.partition("=")
+        if not equals:
+            raise ConfigError(f"--set {change!r}: write it as key=value")
+        value: Any = yaml.safe_load(text)
+        for part in reversed(key.split(".")):
+            value = {part: value}
+        settings = _merge(settings, value)
+    try:
+        return TrainingConfig(**settings)
+    except ValidationError as error:
+        lines = [_explain(item) for item in error.errors()]
+        raise ConfigError("; ".join(lines)) from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        settings = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"config {path}: {error.strerror}") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"config {path}: not YAML ({' '.join(str(error).split())})") from None
+    if settings is None:
+        return {}
+    if not isinstance(settings, dict):
+        raise ConfigError(f"config {path}: keys and values are expected")
+    return settings
+
+
+def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """`above` over `below`, section by section; `rules` is replaced key by key too."""
+    merged = dict(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        merged[key] = (
+            _merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+        )
+    return merged
+
+
+def _explain(item: Any) -> str:
+    """One line for one of pydantic's errors: the key, what is wrong, the value."""
+    key = ".".join(map(str, item["loc"]))
+    if item["type"] == "extra_forbidden":
+        return f"unknown key {key!r}; configs/default.yaml lists all keys"
+    if item["type"] == "missing":
+        return f"key {key!r} is missing"
+    reason = item["msg"].removeprefix("Value error, ")
+    return f"{key}={item['input']!r}: {reason}" if key else reason
