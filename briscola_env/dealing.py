@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from briscola_env.cards import STRENGTH_OF, SUIT_OF, THREE
-from briscola_env.jit import bit, kernel, lowest, popcount
+from briscola_env.jit import bit, kernel, lowest, popcount, wrapped
 from briscola_env.rng import random_below
 from briscola_env.state import States
 
@@ -98,9 +98,11 @@ def _rebury(state: Any) -> None:
 def _deal_hands(state: Any) -> None:
     """Deal from the deck that lies in the stock, turn trump, and give the lead (section 2)."""
     players = np.int64(state["players"])
-    leader = (state["dealer"] + 1) % players
-    for i in range(players * state["hand_size"]):
-        state["hands"][(leader + i) % players] |= bit(pop_stock(state))
+    leader = wrapped(state["dealer"] + 1, players)
+    seat = leader
+    for _ in range(players * state["hand_size"]):
+        state["hands"][seat] |= bit(pop_stock(state))
+        seat = wrapped(seat + 1, players)
     state["face_up"] = pop_stock(state)
     if state["rebury"]:
         _rebury(state)

@@ -23,7 +23,7 @@ from briscola_env.cards import (
     SUIT_OF,
 )
 from briscola_env.engine import winning_place
-from briscola_env.jit import bit, kernel
+from briscola_env.jit import bit, kernel, wrapped
 from briscola_env.rules import Rules
 from briscola_env.state import States
 
@@ -151,7 +151,7 @@ def _encode_numbers(
     observer, tricks = np.int64(info["observer"]), np.int64(info["num_tricks"])
     row[at + (0 if trump > 0 else info["trump"])] = 1
     at += NUM_SUITS
-    row[at + (info["leader"] - observer + n) % n] = 1
+    row[at + wrapped(info["leader"] - observer + n, n)] = 1
     at += n
     draws = np.int64(info["draws"])
     row[at + max(draws - info["trick"], 0)] = 1
@@ -160,16 +160,17 @@ def _encode_numbers(
         row[at + info["trick"]] = 1
     at += tricks
     for i in range(n if messages > 0 else 0):
-        message = np.int64(info["last_message"][(observer + i) % n])
+        message = np.int64(info["last_message"][wrapped(observer + i, n)])
         if message >= 0:
             row[at + message] = 1
         at += messages
+    side = observer % sides
     for i in range(sides if match_wins > 0 else 0):
-        row[at + min(np.int64(info["wins"][(observer + i) % sides]), match_wins)] = 1
+        row[at + min(np.int64(info["wins"][wrapped(side + i, sides)]), match_wins)] = 1
         at += match_wins + 1
     shown = sides if show_points == _ALL or info["current_player"] < 0 else show_points
     for i in range(shown):
-        points = np.int64(info["scores"][(observer + i) % sides])
+        points = np.int64(info["scores"][wrapped(side + i, sides)])
         for k in range(POINT_BITS):
             row[at + k] = (points >> k) & 1
         at += POINT_BITS
@@ -194,13 +195,13 @@ def encode_one(
     at = _write_plane(words, at, _winning_cards(info, hand), trump)
     at = _write_plane(words, at, bit(info["face_up"]) if info["face_up"] >= 0 else 0, trump)
     for i in range(n):
-        place = (observer + i - info["leader"] + n) % n
+        place = wrapped(wrapped(observer + i, n) - info["leader"] + n, n)
         on_table = bit(info["table"][place]) if place < info["table_count"] else 0
         at = _write_plane(words, at, on_table, trump)
     for i in range(n):
-        at = _write_plane(words, at, info["played"][(observer + i) % n], trump)
+        at = _write_plane(words, at, info["played"][wrapped(observer + i, n)], trump)
     for i in range(n):
-        seat = (observer + i) % n
+        seat = wrapped(observer + i, n)
         at = _write_plane(words, at, info["known"][seat] | info["team_known"][seat], trump)
     if reburied:
         at = _write_plane(words, at, info["reburied"], trump)
@@ -235,7 +236,7 @@ def _encode_tokens(infos: Any, trump_first: Any, out: Any) -> None:
         for k in range(info["history_length"]):
             action = np.int64(info["history"][k])
             out[i, k, 0] = swap_suit(action, info["trump"]) if trump_first else action
-            out[i, k, 1] = (info["history_seat"][k] - info["observer"] + n) % n
+            out[i, k, 1] = wrapped(info["history_seat"][k] - info["observer"] + n, n)
             out[i, k, 2] = plays // n
             plays += 1 if action < NUM_CARDS else 0
 

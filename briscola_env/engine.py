@@ -21,7 +21,7 @@ from briscola_env.cards import (
     TWO,
 )
 from briscola_env.dealing import next_deal_one, pop_stock
-from briscola_env.jit import bit, kernel, lowest, popcount
+from briscola_env.jit import bit, kernel, lowest, popcount, wrapped
 from briscola_env.rules import (
     EXCHANGE_SEVEN,
     FIRST_SIGNAL,
@@ -66,7 +66,8 @@ def hand_count_one(state: Any, seat: Any) -> Any:
     """Number of cards in a seat's hand, which is public."""
     tricks_left = np.int64(state["num_tricks"]) - state["trick"]
     count = min(np.int64(state["hand_size"]), tricks_left)
-    place = (np.int64(seat) - state["leader"] + state["players"]) % state["players"]
+    players = np.int64(state["players"])
+    place = wrapped(np.int64(seat) - state["leader"] + players, players)
     return count - 1 if place < state["table_count"] else count
 
 
@@ -206,7 +207,7 @@ def _draw(state: Any, winner: Any) -> None:
     """Every seat draws one card, from the winner on; the face-up card is the last (section 3)."""
     players = np.int64(state["players"])
     for i in range(players):
-        seat = (winner + i) % players
+        seat = wrapped(winner + i, players)
         if state["stock_count"] > 0:
             state["hands"][seat] |= bit(pop_stock(state))
         else:
@@ -244,7 +245,7 @@ def _finish_deal(state: Any) -> None:
     if state["match_wins"] > 0:
         decided = winner >= 0 and state["wins"][winner] == state["match_wins"]
         if not decided and state["deals"] < state["max_deals"]:
-            state["dealer"] = (state["dealer"] + 1) % np.int64(state["players"])
+            state["dealer"] = wrapped(state["dealer"] + 1, np.int64(state["players"]))
             next_deal_one(state)
             return
         if not decided:
@@ -256,7 +257,7 @@ def _finish_deal(state: Any) -> None:
 @kernel
 def _finish_trick(state: Any) -> None:
     players = np.int64(state["players"])
-    winner = (state["leader"] + winning_place(state)) % players
+    winner = wrapped(state["leader"] + winning_place(state), players)
     points = 0
     for i in range(players):
         points += POINTS_OF[state["table"][i]]
@@ -289,7 +290,7 @@ def _play(state: Any, card: Any) -> None:
     if state["table_count"] == state["players"]:
         _finish_trick(state)
     else:
-        state["current_player"] = (seat + 1) % np.int64(state["players"])
+        state["current_player"] = wrapped(seat + 1, np.int64(state["players"]))
 
 
 @kernel

@@ -115,3 +115,9 @@ else:
 def bit(card: Any) -> Any:
     """The set that holds only this card."""
     return np.int64(1) << np.int64(card)
+
+
+@kernel
+def wrapped(number: Any, n: Any) -> Any:
+    """`number % n` for 0 <= number < 2 n: a seat or side in turn order, without a division."""
+    return number - n if number >= n else number
