@@ -12,11 +12,15 @@ PYTEST = $(BIN)/pytest -n auto --maxprocesses 4
 .PHONY: train test test-all fuzz lint test-base clean
 .PRECIOUS: .venv-base-%/ready
 
+# A run is never overwritten: each has a folder of its own. Another seed: `make train SEED=2`.
+SEED ?= 1
+RUN := runs/quick-$(shell date +%Y%m%d-%H%M%S)
+
 train: .venv/ready-train
-	@echo "train: configs/quick.yaml"
-	@$(BIN)/python -m training.selfplay --config configs/quick.yaml
-	@echo "evaluate: runs/quick against random and greedy"
-	@$(BIN)/briscola evaluate runs/quick --against random greedy --decks 2000 --seed 1
+	@echo "train: configs/quick.yaml, seed $(SEED), into $(RUN)"
+	@$(BIN)/python -m training.selfplay --config configs/quick.yaml --set seed=$(SEED) --run-dir $(RUN)
+	@echo "evaluate: $(RUN) against random and greedy"
+	@$(BIN)/briscola evaluate $(RUN) --against random greedy --decks 2000 --seed 1
 
 # One thread a process: the tests run in several processes already.
 test test-all: export OMP_NUM_THREADS = 1

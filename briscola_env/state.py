@@ -66,7 +66,7 @@ GAME_STATE = np.dtype(
         ("history", np.int8, MAX_HISTORY),  # action ids in order
         ("history_seat", np.int8, MAX_HISTORY),  # who took them
         ("observer", np.int8),  # seat whose view this record is; -1 for the full state
-        # -- the rules, with deck and max_deals above -----------------------------------------------
+        # -- the rules, with deck and max_deals above --
         ("players", np.int8),
         ("sides", np.int8),  # 2 or 3; the side of a seat is seat % sides
         ("hand_size", np.int8),

@@ -141,7 +141,9 @@ def test_a_killed_and_resumed_run_is_the_straight_one(run, tmp_path):
     assert result.returncode == 0, result.stderr
     assert weights_digest(folder) == weights_digest(run)
     assert without_clocks(metrics(folder)) == without_clocks(metrics(run))
-    steps = [event.step for event in EventAccumulator(str(folder)).Reload().Scalars("losses/entropy")]
+    steps = [
+        event.step for event in EventAccumulator(str(folder)).Reload().Scalars("losses/entropy")
+    ]
     assert steps == sorted(set(steps))
     assert len(steps) == 4
 
@@ -156,7 +158,9 @@ def wait_for(condition, process, seconds=120):
 def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
     folder = tmp_path / "stopped"
     process = subprocess.Popen(
-        command("--run-dir", folder, "--set", "iterations=100000", "--set", "evaluation.every=99999"),
+        command(
+            "--run-dir", folder, "--set", "iterations=100000", "--set", "evaluation.every=99999"
+        ),
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,
