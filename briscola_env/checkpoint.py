@@ -23,19 +23,22 @@ BEST, LAST = f"best{SUFFIX}", f"last{SUFFIX}"  # names in the folder of a run
 
 _FORMAT = "briscola-checkpoint"
 _FORMAT_VERSION = 1
+_FIELDS = ("frame", "show_points", "exact_endgame", "network", "training")
 
 
 @dataclass(frozen=True)
 class Checkpoint:
     """A network's weights and all that is needed to use them.
 
-    rules, frame, show_points: of the encoder that it was trained with. network: sizes, as
-    `policies.network` takes them. training: facts for people. weights: float32 arrays by name.
+    rules, frame, show_points: of the encoder that it was trained with. exact_endgame: whether it
+    leaves the last tricks of two players to exact play. network: sizes, as `policies.network` takes
+    them. training: facts for people. weights: float32 arrays by name.
     """
 
     rules: Rules
     frame: str
     show_points: str
+    exact_endgame: bool
     network: Mapping[str, Any]
     training: Mapping[str, Any]
     weights: Mapping[str, NDArray[np.float32]]
@@ -53,6 +56,7 @@ class Checkpoint:
             "rules": self.rules.to_dict(),
             "frame": self.frame,
             "show_points": self.show_points,
+            "exact_endgame": self.exact_endgame,
             "network": dict(self.network),
             "training": dict(self.training),
         }
@@ -71,7 +75,7 @@ class Checkpoint:
         try:
             checkpoint = cls(
                 Rules.from_dict(header["rules"]),
-                *(header[name] for name in ("frame", "show_points", "network", "training")),
+                *(header[name] for name in _FIELDS),
                 weights,
             )
             digest = checkpoint.encoder.digest

@@ -12,6 +12,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from briscola_env.encoding import FRAMES, SHOW_POINTS
+from briscola_env.policies.endgame import MOST_CARDS
 from briscola_env.rules import InvalidRulesError, Rules
 
 DEFAULT = Path(__file__).parent.parent / "configs" / "default.yaml"
@@ -63,6 +64,7 @@ class TrainingConfig(Section):
     value_coef: float = Field(gt=0)
     max_grad_norm: float = Field(gt=0)
     reward_points: float = Field(gt=0)
+    exact_endgame: bool
     device: Literal["auto", "cpu", "cuda"]
     precision: Literal["auto", "float32", "bfloat16"]
     threads: int = Field(ge=1)
@@ -81,9 +83,14 @@ class TrainingConfig(Section):
         return table.to_dict()
 
     @model_validator(mode="after")
-    def _network_has_widths(self) -> "TrainingConfig":
+    def _parts_fit(self) -> "TrainingConfig":
         if min(self.network.actor + self.network.critic) < 1:
             raise ValueError("network: widths of layers are at least 1")
+        if self.exact_endgame and (self.table.players != 2 or self.table.hand_size > MOST_CARDS):
+            raise ValueError(
+                f"exact_endgame needs players=2 with hand_size up to {MOST_CARDS}, "
+                f"not players={self.table.players} with hand_size={self.table.hand_size}"
+            )
         return self
 
     @property

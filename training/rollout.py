@@ -7,6 +7,7 @@ no change of sign between players who see different things.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +16,16 @@ from briscola_env.dealing import deal
 from briscola_env.encoding import Encoder
 from briscola_env.engine import legal_actions, step
 from briscola_env.information import info_state
+from briscola_env.jit import kernel
+from briscola_env.policies.endgame import lead_points_one, set_points_one
+from briscola_env.rng import deal_seeds, decision_seeds
 from briscola_env.state import States, new_states
 
 Chooser = Callable[
-    [NDArray[np.int8], NDArray[np.bool_]], tuple[NDArray[np.int64], NDArray[np.float32]]
+    [NDArray[np.int8], NDArray[np.bool_], NDArray[np.uint64]],
+    tuple[NDArray[np.int64], NDArray[np.float32]],
 ]
-"""(observations [N, size], legal [N, A]) -> (actions [N], their log-probabilities [N])."""
+"""(observations [N, size], legal [N, A], seeds [N]) -> (actions [N], their log-probabilities)."""
 
 
 @dataclass(frozen=True)
@@ -37,17 +42,25 @@ class Rollout:
 
 
 def collect(
-    encoder: Encoder, seeds: NDArray[np.uint64], choose: Chooser, reward_points: float
+    encoder: Encoder,
+    seeds: NDArray[np.uint64],
+    choose: Chooser,
+    reward_points: float,
+    exact_endgame: bool = False,
 ) -> Rollout:
-    """Play one deal for each seed, every seat choosing by `choose`.
+    """Play one deal for each episode seed, every seat choosing by `choose`.
 
     reward_points: card points that make a reward of 1. A trick's points, less the mean of what the
-    other sides won in it, reward every seat of a side for its last decision.
+    other sides won in it, reward every seat of a side for its last decision. exact_endgame (two
+    players): a deal ends when the stock is empty, and what the last tricks are worth, played
+    exactly, is the reward for the decisions before.
     """
-    rules = encoder.rules
-    states = new_states(rules, len(seeds))
-    deal(states, seeds)
-    shape = (len(seeds), rules.players, slots_per_seat(encoder))
+    rules, n = encoder.rules, len(seeds)
+    states = new_states(rules, n)
+    cards = np.empty_like(seeds)
+    deal_seeds(seeds, cards)
+    deal(states, cards)
+    shape = (n, rules.players, slots_per_seat(encoder))
     rollout = Rollout(
         np.zeros((*shape, encoder.size), np.int8),
         np.zeros((*shape, rules.num_actions), np.bool_),
@@ -58,29 +71,68 @@ def collect(
         np.zeros(shape[:2], np.float32),
     )
     counts = np.zeros(shape[:2], np.int64)  # decisions made, [deal, seat]
-    infos, legal = states.copy(), np.empty((len(seeds), rules.num_actions), np.bool_)
-    actions = np.zeros(len(seeds), np.int64)
-    while (live := np.flatnonzero(states["current_player"] >= 0)).size:
-        seats = states["current_player"][live].astype(np.int64)
-        slots = counts[live, seats]
-        acting = states if live.size == len(states) else states[live]
-        info_state(acting, seats, infos[: live.size])
-        legal_actions(acting, legal[: live.size])
-        observations = encoder.encode(infos[: live.size])
-        mask = encoder.columns_to_frame(acting, legal[: live.size])
-        chosen, log_probs = choose(observations, mask)
-        place = (live, seats, slots)
+    live, playing = np.arange(n), states  # the deals that go on, and their records
+    decisions = 0
+    while live.size:
+        seats = playing["current_player"].astype(np.int64)
+        infos, legal = np.empty_like(playing), np.empty((live.size, rules.num_actions), np.bool_)
+        info_state(playing, seats, infos)
+        legal_actions(playing, legal)
+        mask = encoder.columns_to_frame(playing, legal)
+        observations = encoder.encode(infos)
+        luck = np.empty(live.size, np.uint64)
+        decision_seeds(seeds[live], seats, np.full(live.size, decisions), luck)
+        chosen, log_probs = choose(observations, mask, luck)
+        place = (live, seats, counts[live, seats])
         rollout.observations[place] = observations
         rollout.legal[place] = mask
         rollout.actions[place] = chosen
         rollout.log_probs[place] = log_probs
         rollout.valid[place] = True
         counts[live, seats] += 1
-        actions[live] = encoder.to_frame(acting, chosen)
-        tricks = states["trick"].copy()
-        step(states, actions)
-        _reward_tricks(states, states["trick"] > tricks, counts, rollout, reward_points)
+        decisions += 1
+        tricks = playing["trick"].copy()
+        step(playing, encoder.to_frame(playing, chosen))
+        finished = playing["trick"] > tricks
+        gains = trick_margins(playing) * finished[:, None]
+        over = playing["current_player"] < 0
+        if exact_endgame:
+            open_hands = finished & (playing["trick"] == playing["draws"])
+            gains[open_hands] += endgame_margins(playing[open_hands])
+            over |= open_hands
+        rollout.margins[live] += gains
+        rollout.rewards[live[:, None], np.arange(rules.players), counts[live] - 1] += (
+            gains / reward_points
+        )
+        if over.any():
+            live, playing = live[~over], playing[~over]
     return rollout
+
+
+def trick_margins(states: States) -> NDArray[np.float32]:
+    """The last trick's points for each seat's side, less the mean of the others': [N, players]."""
+    players, sides = int(states["players"][0]), int(states["sides"][0])
+    points = states["last_points"].astype(np.float32)[:, None]
+    won = states["last_winner"][:, None] % sides == np.arange(players) % sides
+    return np.where(won, points, -points / (sides - 1))
+
+
+def endgame_margins(states: States) -> NDArray[np.float32]:
+    """What the tricks still to come are worth to two players who play them exactly: [N, 2]."""
+    leaders = np.empty(len(states), np.int64)
+    _leaders_margins(states, leaders)
+    leads = states["leader"][:, None] == np.arange(2)
+    return np.where(leads, leaders[:, None], -leaders[:, None]).astype(np.float32)
+
+
+@kernel
+def _leaders_margins(states: Any, out: Any) -> None:
+    for i in range(len(states)):
+        state = states[i]
+        firsts = state["hands"][state["leader"]]
+        seconds = state["hands"][1 - state["leader"]]
+        total = set_points_one(firsts | seconds)
+        out[i] = 2 * lead_points_one(firsts, seconds, state["trump"], total) - total
 
 
 def slots_per_seat(encoder: Encoder) -> int:
@@ -88,26 +140,6 @@ def slots_per_seat(encoder: Encoder) -> int:
     rules = encoder.rules
     signals = rules.num_tricks - rules.signals_from_trick if rules.messages else 0
     return rules.num_tricks + rules.num_swaps + signals
-
-
-def _reward_tricks(
-    states: States,
-    finished: NDArray[np.bool_],
-    counts: NDArray[np.int64],
-    rollout: Rollout,
-    reward_points: float,
-) -> None:
-    """Book the tricks that have just ended, in place, at every seat's last decision."""
-    rows = np.flatnonzero(finished)
-    if not rows.size:
-        return
-    sides = int(states["sides"][0])
-    winners = states["last_winner"][rows] % sides
-    points = states["last_points"][rows].astype(np.float32)
-    for seat in range(counts.shape[1]):
-        gains = np.where(winners == seat % sides, points, -points / (sides - 1))
-        rollout.margins[rows, seat] += gains
-        rollout.rewards[rows, seat, counts[rows, seat] - 1] += gains / reward_points
 
 
 def advantages(

@@ -45,9 +45,10 @@ from briscola_env.encoding import Encoder
 from briscola_env.policies import make_policy
 from briscola_env.policies.network import (
     ActorCritic,
-    NetworkPolicy,
     entropy,
     masked_log_probs,
+    policy_of,
+    sample_actions,
     weights_of,
 )
 from briscola_env.rng import child_seed, child_seeds
@@ -57,7 +58,7 @@ from training.rollout import Rollout, advantages, collect
 
 RESUME, CONFIG, METRICS = "resume.safetensors", "config.yaml", "metrics.jsonl"
 PROGRESS = ("iteration", "decisions", "seconds", "best_margin")
-_WEIGHTS_SEED, _DEALS_SEED, _CHOICES_SEED, _MINIBATCH_SEED, _EVALUATION_SEED = range(5)
+_WEIGHTS_SEED, _DEALS_SEED, _MINIBATCH_SEED, _EVALUATION_SEED = range(4)
 
 
 @dataclass
@@ -89,10 +90,6 @@ def _child(seed: np.uint64, index: int) -> np.uint64:
     return np.uint64(child_seed(seed, index))
 
 
-def _generator(seed: np.uint64, device: torch.device) -> torch.Generator:
-    return torch.Generator(device).manual_seed(int(seed) >> 1)  # torch wants a signed number
-
-
 def make_learner(config: TrainingConfig) -> Learner:
     """A fresh network and optimizer for a run."""
     torch.set_num_threads(config.threads)
@@ -107,7 +104,9 @@ def make_learner(config: TrainingConfig) -> Learner:
     sizes = config.network.model_dump()
     network = ActorCritic(encoder.size, config.table.num_actions, **sizes, seed=weights_seed)
     network.to(device)
-    optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate, eps=1e-5)
+    optimizer = torch.optim.Adam(
+        network.parameters(), lr=config.learning_rate, eps=1e-5, fused=True
+    )
     return Learner(config, encoder, network, optimizer, device, precision_of(config, device))
 
 
@@ -130,21 +129,17 @@ def collect_deals(learner: Learner) -> Rollout:
     config = learner.config
     deals = np.empty(config.deals, np.uint64)
     child_seeds(learner.seed(_DEALS_SEED), 0, deals)
-    generator = _generator(learner.seed(_CHOICES_SEED), learner.device)
 
     def choose(
-        observations: NDArray[np.int8], legal: NDArray[np.bool_]
+        observations: NDArray[np.int8], legal: NDArray[np.bool_], seeds: NDArray[np.uint64]
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         logits = learner.network.logits(torch.from_numpy(observations).to(learner.device))
-        log_probs = masked_log_probs(logits, torch.from_numpy(legal).to(learner.device))
-        # The action whose exponential clock rings first is a sample of the distribution.
-        clocks = torch.empty_like(log_probs).exponential_(generator=generator)
-        actions = (log_probs.exp() / clocks).argmax(dim=-1, keepdim=True)
-        chosen = log_probs.gather(1, actions)[:, 0]
-        return actions[:, 0].cpu().numpy(), chosen.cpu().numpy()
+        actions, log_probs = np.empty(len(legal), np.int64), np.empty(len(legal), np.float32)
+        sample_actions(logits.cpu().numpy(), legal, seeds, actions, log_probs)
+        return actions, log_probs
 
     with torch.inference_mode(), learner.autocast():
-        return collect(learner.encoder, deals, choose, config.reward_points)
+        return collect(learner.encoder, deals, choose, config.reward_points, config.exact_endgame)
 
 
 # ---------------------------------------------------------------------------------------- advantage
@@ -197,7 +192,7 @@ def update(learner: Learner, batch: Batch) -> dict[str, float]:
     bonus = config.entropy_coef + progress * (config.final_entropy_coef - config.entropy_coef)
     for group in learner.optimizer.param_groups:
         group["lr"] = rate
-    generator = _generator(learner.seed(_MINIBATCH_SEED), torch.device("cpu"))
+    generator = torch.Generator().manual_seed(int(learner.seed(_MINIBATCH_SEED)) >> 1)
     steps: list[torch.Tensor] = []
     for _ in range(config.epochs):
         order = torch.randperm(len(batch.actions), generator=generator).to(learner.device)
@@ -230,8 +225,8 @@ def ppo_loss(
 ) -> tuple[torch.Tensor, list[torch.Tensor]]:
     """The clipped loss of one minibatch, and what to report of it."""
     config = learner.config
-    observations = batch.observations[rows]
     with learner.autocast():
+        observations = learner.network.inputs(batch.observations.index_select(0, rows))
         logits = learner.network.logits(observations)
         values = learner.network.values(observations)
     log_probs = masked_log_probs(logits, batch.legal[rows])
@@ -256,7 +251,7 @@ def ppo_loss(
 def evaluate(learner: Learner) -> dict[str, float]:
     """The network, playing its best action, against each configured opponent on mirrored decks."""
     settings, rules = learner.config.evaluation, learner.config.table
-    policy = NetworkPolicy(to_checkpoint(learner), rules, "learner")
+    policy = policy_of(to_checkpoint(learner), rules, "learner")
     seed = int(_child(np.uint64(learner.config.seed), _EVALUATION_SEED))
     metrics = {}
     for name in settings.against:
@@ -277,9 +272,10 @@ def to_checkpoint(learner: Learner) -> Checkpoint:
         "decisions": learner.decisions,
         "seconds": round(learner.seconds, 1),
     }
-    table, sizes = config.table, learner.network.sizes
-    weights = weights_of(learner.network)
-    return Checkpoint(table, config.frame, config.show_points, sizes, facts, weights)
+    return Checkpoint(
+        *(config.table, config.frame, config.show_points, config.exact_endgame),
+        *(learner.network.sizes, facts, weights_of(learner.network)),
+    )
 
 
 def save(learner: Learner, run_dir: Path, best: bool) -> None:

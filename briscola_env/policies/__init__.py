@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from briscola_env.checkpoint import SUFFIX
+from briscola_env.checkpoint import SUFFIX, Checkpoint
 from briscola_env.policies.base import Policy, RandomPolicy
 from briscola_env.policies.heuristics import GreedyPolicy
 from briscola_env.rules import Rules
@@ -27,9 +27,9 @@ def make_policy(name: str, rules: Rules) -> Policy:
     if name in NAMED_POLICIES:
         return NAMED_POLICIES[name]()
     if is_checkpoint(name):
-        from briscola_env.policies.network import load_network_policy  # only this needs torch
+        from briscola_env.policies.network import policy_of  # only this needs torch
 
-        return load_network_policy(name, rules)
+        return policy_of(Checkpoint.load(name), rules, name)
     raise ValueError(
         f"unknown policy {name!r}: allowed are {', '.join(NAMED_POLICIES)}, "
         "or the path of a checkpoint or of a run's folder"

@@ -2,11 +2,16 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from briscola_env.checkpoint import Checkpoint
+from briscola_env.jit import kernel
+from briscola_env.policies.base import Policy
+from briscola_env.policies.endgame import ExactEndgame
+from briscola_env.rng import number_below
 from briscola_env.rules import CheckpointError, Rules
 from briscola_env.state import States
 
@@ -30,6 +35,33 @@ def masked_log_probs(logits: Tensor, legal: Tensor) -> Tensor:
 def entropy(log_probs: Tensor) -> Tensor:
     """Entropy [N] in nats of `masked_log_probs`."""
     return -(log_probs.exp() * log_probs).sum(-1)
+
+
+@kernel
+def sample_actions(logits: Any, legal: Any, seeds: Any, actions: Any, log_probs: Any) -> None:
+    """Sample one legal action a row, with the probabilities of `masked_log_probs`, in place.
+
+    logits: float32 [N, A]; legal: bool [N, A], at least one True a row; seeds: uint64 [N];
+    actions: int64 [N] and log_probs: float32 [N] receive the samples. Only the few legal actions
+    of a row are looked at, which makes it far cheaper than a softmax over all.
+    """
+    for i in range(len(logits)):
+        highest = -np.inf
+        for action in range(logits.shape[1]):
+            if legal[i, action]:
+                highest = max(highest, np.float64(logits[i, action]))
+        total = 0.0
+        for action in range(logits.shape[1]):
+            if legal[i, action]:
+                total += np.exp(logits[i, action] - highest)
+        left = total * (number_below(seeds[i], 1 << 31) + 0.5) / (1 << 31)
+        for action in range(logits.shape[1]):
+            if legal[i, action]:
+                actions[i] = action
+                left -= np.exp(logits[i, action] - highest)
+                if left <= 0:
+                    break
+        log_probs[i] = logits[i, actions[i]] - highest - np.log(total)
 
 
 def _body(sizes: Sequence[int], generator: torch.Generator) -> nn.Sequential:
@@ -76,14 +108,15 @@ class ActorCritic(nn.Module):
         self.critic_head = _linear(critic[-1], 1, 1.0, generator)
 
     def logits(self, observations: Tensor) -> Tensor:
-        """Float32 [N, A] from observations [N, observation_size] of any dtype."""
-        return self._head(self.actor_head, self.actor_body(self._input(observations)))
+        """Float32 [N, A] from observations [N, observation_size], see `inputs`."""
+        return self._head(self.actor_head, self.actor_body(self.inputs(observations)))
 
     def values(self, observations: Tensor) -> Tensor:
         """Expected sum of the rewards still to come, float32 [N]."""
-        return self._head(self.critic_head, self.critic_body(self._input(observations)))[:, 0]
+        return self._head(self.critic_head, self.critic_body(self.inputs(observations)))[:, 0]
 
-    def _input(self, observations: Tensor) -> Tensor:
+    def inputs(self, observations: Tensor) -> Tensor:
+        """Observations of any dtype in the one that the bodies work in."""
         device = observations.device.type
         reduced = torch.is_autocast_enabled(device)
         return observations.to(torch.get_autocast_dtype(device) if reduced else torch.float32)
@@ -147,6 +180,10 @@ class NetworkPolicy:
         return self.probabilities(info_states, legal).argmax(axis=1)
 
 
-def load_network_policy(path: str, rules: Rules) -> NetworkPolicy:
-    """The policy of a checkpoint file or of a run's folder."""
-    return NetworkPolicy(Checkpoint.load(path), rules, path)
+def policy_of(checkpoint: Checkpoint, rules: Rules, name: str) -> Policy:
+    """The checkpoint's policy, with the end game that it asks for.
+
+    CheckpointError if it is for other rules.
+    """
+    policy = NetworkPolicy(checkpoint, rules, name)
+    return ExactEndgame(policy) if checkpoint.exact_endgame else policy

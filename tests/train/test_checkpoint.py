@@ -26,11 +26,12 @@ ROOT = Path(__file__).parents[2]
 
 def make_checkpoint(rules=None, frame="trump_first", seed=0):
     rules = rules or Rules()
-    blank = Checkpoint(rules, frame, "all", {}, {"seed": seed}, {})
+    blank = Checkpoint(rules, frame, "all", False, {}, {"seed": seed}, {})
     network = ActorCritic(blank.encoder.size, rules.num_actions, [32], [8], seed)
     # The head starts near zero: spread it, so that choices differ.
     network.actor_head.weight.data.mul_(300)
-    return Checkpoint(rules, frame, "all", network.sizes, {"seed": seed}, weights_of(network))
+    weights = weights_of(network)
+    return Checkpoint(rules, frame, "all", False, network.sizes, {"seed": seed}, weights)
 
 
 def positions(rules, n=100, plies=9):

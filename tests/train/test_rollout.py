@@ -19,7 +19,7 @@ TABLES = [
 def random_choices(seed=0):
     generator = np.random.default_rng(seed)
 
-    def choose(observations, legal):
+    def choose(observations, legal, seeds):
         actions = (legal * generator.random(legal.shape)).argmax(axis=1)
         return actions, -np.log(legal.sum(axis=1)).astype(np.float32)
 
@@ -65,6 +65,19 @@ def test_each_seat_is_shown_its_own_hand():
     # In the first slot nobody has drawn: the four hands are twelve different cards.
     assert (shown[:, :, 0].sum(axis=1) <= 1).all()
     assert (shown[:, :, 0].sum(axis=(1, 2)) == 12).all()
+
+
+def test_with_the_exact_end_game_seats_stop_at_the_empty_stock_and_rewards_still_sum():
+    encoder = Encoder(Rules(), "trump_first", "all")
+    exact = collect(encoder, seeds(200), random_choices(), 40, exact_endgame=True)
+    plain = collect(encoder, seeds(200), random_choices(), 40)
+    assert (exact.valid.sum(axis=-1) == 17).all()
+    np.testing.assert_allclose(exact.rewards.sum(-1) * 40, exact.margins, atol=1e-3)
+    np.testing.assert_allclose(exact.margins.sum(axis=-1), 0, atol=1e-3)
+    # The first tricks are the same games; the end differs where it was not played well.
+    np.testing.assert_array_equal(exact.actions[..., :17], plain.actions[..., :17])
+    assert (exact.margins != plain.margins).any()
+    assert (np.abs(exact.margins) <= 120).all()
 
 
 def test_advantages_of_a_game_of_two_tricks_are_those_computed_by_hand():

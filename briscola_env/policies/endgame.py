@@ -1,0 +1,169 @@
+"""The end game of two players, which is no secret: exact play of the last three tricks.
+
+Once the stock is empty each of two players knows the other's hand, as it is all that has not been
+seen. Three tricks have at most 36 ways to go: they are enumerated, in well under a microsecond.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from briscola_env.cards import POINTS_OF
+from briscola_env.engine import beats
+from briscola_env.jit import bit, kernel, lowest, popcount
+from briscola_env.policies.base import Policy
+from briscola_env.state import States
+
+MOST_CARDS = 3
+"""The largest hands that are enumerated."""
+
+# In these kernels the leader's hand is `firsts`, the other one `seconds`; `total` is the card
+# points in both hands, and a value is the card points that the leader takes of them.
+
+
+@kernel
+def set_points_one(cards: Any) -> Any:
+    """Card points in a set of cards."""
+    points = 0
+    while cards:
+        points += np.int64(POINTS_OF[lowest(cards)])
+        cards &= cards - 1
+    return points
+
+
+@kernel
+def _lead_last(firsts: Any, seconds: Any, trump: Any, total: Any) -> Any:
+    return 0 if beats(lowest(seconds), lowest(firsts), trump) else total
+
+
+@kernel
+def _trick_of_two(
+    first: Any, second: Any, firsts: Any, seconds: Any, trump: Any, total: Any
+) -> Any:
+    """The leader's points if the last but one trick is `first`, then `second`."""
+    points = np.int64(POINTS_OF[first]) + POINTS_OF[second]
+    firsts, seconds = firsts & ~bit(first), seconds & ~bit(second)
+    if beats(second, first, trump):
+        rest = total - points
+        return rest - _lead_last(seconds, firsts, trump, rest)
+    return points + _lead_last(firsts, seconds, trump, total - points)
+
+
+@kernel
+def _lead_two(firsts: Any, seconds: Any, trump: Any, total: Any) -> Any:
+    best, leads = -1, firsts
+    while leads:
+        first = lowest(leads)
+        leads &= leads - 1
+        worst, replies = total, seconds
+        while replies and worst > best:
+            second = lowest(replies)
+            replies &= replies - 1
+            worst = min(worst, _trick_of_two(first, second, firsts, seconds, trump, total))
+        best = max(best, worst)
+    return best
+
+
+@kernel
+def _trick_of_three(
+    first: Any, second: Any, firsts: Any, seconds: Any, trump: Any, total: Any
+) -> Any:
+    """The leader's points if the last but two trick is `first`, then `second`."""
+    points = np.int64(POINTS_OF[first]) + POINTS_OF[second]
+    firsts, seconds = firsts & ~bit(first), seconds & ~bit(second)
+    if beats(second, first, trump):
+        rest = total - points
+        return rest - _lead_two(seconds, firsts, trump, rest)
+    return points + _lead_two(firsts, seconds, trump, total - points)
+
+
+@kernel
+def _trick(first: Any, second: Any, firsts: Any, seconds: Any, trump: Any, total: Any) -> Any:
+    """The leader's points if this trick is `first`, then `second`; up to three cards a hand."""
+    size = popcount(firsts)
+    if size == 1:
+        return 0 if beats(second, first, trump) else total
+    if size == 2:
+        return _trick_of_two(first, second, firsts, seconds, trump, total)
+    return _trick_of_three(first, second, firsts, seconds, trump, total)
+
+
+@kernel
+def _led_points(first: Any, firsts: Any, seconds: Any, trump: Any, total: Any, least: Any) -> Any:
+    """The leader's points after leading `first`; if no more than `least`, only that is sure."""
+    worst, replies = total, seconds
+    while replies and worst > least:
+        second = lowest(replies)
+        replies &= replies - 1
+        worst = min(worst, _trick(first, second, firsts, seconds, trump, total))
+    return worst
+
+
+@kernel
+def lead_points_one(firsts: Any, seconds: Any, trump: Any, total: Any) -> Any:
+    """Card points that the leader takes of the last tricks, from hands of up to three cards."""
+    best, leads = -1, firsts
+    while leads:
+        first = lowest(leads)
+        leads &= leads - 1
+        best = max(best, _led_points(first, firsts, seconds, trump, total, best))
+    return best
+
+
+@kernel
+def is_open_one(info: Any) -> Any:
+    """True if the seat to act knows every card, and few enough are left to enumerate."""
+    hand = info["hands"][max(np.int64(info["current_player"]), 0)]
+    return info["players"] == 2 and info["face_up"] < 0 and popcount(hand) <= MOST_CARDS
+
+
+@kernel
+def exact_card_one(info: Any) -> Any:
+    """The best card of a position for which `is_open_one`, from what the seat to act knows."""
+    seat = np.int64(info["current_player"])
+    mine, trump = info["hands"][seat], info["trump"]
+    theirs = info["deck"] & ~(mine | info["played"][0] | info["played"][1])
+    led = np.int64(info["table"][0]) if info["table_count"] > 0 else -1
+    if led >= 0:
+        theirs |= bit(led)
+    total = set_points_one(mine | theirs)
+    best, chosen, cards = -1, -1, mine
+    while cards:
+        card = lowest(cards)
+        cards &= cards - 1
+        if led >= 0:
+            points = total - _trick(led, card, theirs, mine, trump, total)
+        else:
+            points = _led_points(card, mine, theirs, trump, total, best)
+        if points > best:
+            best, chosen = points, card
+    return chosen
+
+
+@kernel
+def _choose_exactly(info_states: Any, out: Any) -> None:
+    for i in range(len(info_states)):
+        out[i] = exact_card_one(info_states[i]) if is_open_one(info_states[i]) else -1
+
+
+class ExactEndgame:
+    """Any policy, with the last three tricks of two players played exactly.
+
+    policy: who plays everything else; only those rows are handed on to it.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.name = policy.name
+
+    def act(
+        self, info_states: States, legal: NDArray[np.bool_], seeds: NDArray[np.uint64]
+    ) -> NDArray[np.int64]:
+        """See `Policy.act`."""
+        actions = np.empty(len(legal), np.int64)
+        _choose_exactly(info_states, actions)
+        rest = np.flatnonzero(actions < 0)
+        if len(rest):
+            actions[rest] = self.policy.act(info_states[rest], legal[rest], seeds[rest])
+        return actions
