@@ -11,7 +11,9 @@ and a resumed one needs no generator's state.
 import argparse
 import hashlib
 import json
+import signal
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -257,7 +259,11 @@ def evaluate(learner: Learner) -> dict[str, float]:
     for name in settings.against:
         match = evaluate_match(policy, make_policy(name, rules), rules, settings.decks, seed)
         metrics[f"eval/margin_{name}"] = match.margin.value
+        metrics[f"eval/margin_low_{name}"] = match.margin.low
+        metrics[f"eval/margin_high_{name}"] = match.margin.high
         metrics[f"eval/score_{name}"] = match.score.value
+        metrics[f"eval/win_rate_{name}"] = match.wins / match.games
+        metrics[f"eval/draw_rate_{name}"] = match.draws / match.games
     return metrics
 
 
@@ -361,44 +367,55 @@ def iterate(learner: Learner) -> dict[str, float]:
         "charts/samples_per_second": decisions / seconds,
         "charts/deals_per_second": learner.config.deals / seconds,
         "charts/collect_share": (collected - start) / seconds,
-        "charts/deal_length": decisions / learner.config.deals,
-        "charts/margin_deviation": float(rollout.margins[:, 0].std()),
+        "rollout/ep_len_mean": decisions / learner.config.deals,
+        "rollout/ep_rew_mean": float(rollout.rewards[:, 0].sum(axis=-1).mean()),
+        "rollout/margin_deviation": float(rollout.margins[:, 0].std()),
+        "rollout/illegal_actions": int((~batch.legal.gather(1, batch.actions[:, None])).sum()),
     }
 
 
 def train(learner: Learner, run_dir: Path) -> None:
-    """Iterate to the end of the run; Ctrl-C saves and says how to go on."""
-    config, log = learner.config, Log(run_dir, learner)
+    """Iterate to the end of the run; Ctrl-C ends after the iteration, saves, and says how to go on.
+
+    An iteration is never left in the middle, so that a resumed run is the one that went through.
+    """
+    config, log, stop = learner.config, Log(run_dir, learner), threading.Event()
     columns = (
         *(TextColumn("train"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()),
         *(TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.description}")),
     )
+    handler = signal.signal(signal.SIGINT, lambda *_: stop.set())
     try:
         with Progress(*columns) as bar:
             task = bar.add_task("", total=config.iterations, completed=learner.iteration)
-            while learner.iteration < config.iterations:
+            while learner.iteration < config.iterations and not stop.is_set():
                 metrics = iterate(learner)
                 last, best = learner.iteration == config.iterations, False
                 if last or learner.iteration % config.evaluation.every == 0:
                     metrics |= evaluate(learner)
+                    bar.update(task, description=summary(metrics, config.evaluation.against))
                     margin = metrics[f"eval/margin_{config.evaluation.against[0]}"]
                     best = margin > learner.best_margin
                     learner.best_margin = max(margin, learner.best_margin)
                 log.write(learner, metrics)
-                if last or best or learner.iteration % config.checkpoint_every == 0:
+                if (
+                    last
+                    or best
+                    or stop.is_set()
+                    or learner.iteration % config.checkpoint_every == 0
+                ):
                     save(learner, run_dir, best)
-                bar.update(task, completed=learner.iteration, description=summary(metrics))
-    except KeyboardInterrupt:
-        save(learner, run_dir, best=False)
-        print(f"stopped; go on with: python -m training.selfplay --resume {run_dir}")
+                bar.update(task, completed=learner.iteration)
     finally:
+        signal.signal(signal.SIGINT, handler)
         log.close()
+    if learner.iteration < config.iterations:
+        print(f"stopped; go on with: python -m training.selfplay --resume {run_dir}")
 
 
-def summary(metrics: dict[str, float]) -> str:
-    """The last measurement for the progress bar, empty if there was none in this iteration."""
-    margins = {name: value for name, value in metrics.items() if name.startswith("eval/margin_")}
-    return "  ".join(f"{name[12:]} {value:+.1f}" for name, value in margins.items())
+def summary(metrics: dict[str, float], against: Sequence[str]) -> str:
+    """A measurement in a few words, for the progress bar."""
+    return "  ".join(f"{name} {metrics[f'eval/margin_{name}']:+.1f}" for name in against)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -111,8 +111,12 @@ def test_a_run_leaves_its_config_metrics_events_and_checkpoints(run):
         *("losses/policy_loss", "losses/value_loss", "losses/entropy", "losses/approx_kl"),
         *("losses/clip_fraction", "losses/explained_variance", "charts/samples_per_second"),
         *("charts/deals_per_second", "eval/margin_greedy", "eval/score_greedy"),
+        *("eval/win_rate_greedy", "eval/draw_rate_greedy", "rollout/ep_len_mean"),
+        *("rollout/ep_rew_mean", "rollout/illegal_actions"),
     }
-    assert wanted <= set(metrics(run)[-1])
+    last = metrics(run)[-1]
+    assert wanted <= set(last)
+    assert (last["rollout/ep_len_mean"], last["rollout/illegal_actions"]) == (40, 0)
     events = EventAccumulator(str(run)).Reload()
     assert wanted <= set(events.Tags()["scalars"])
     steps = [event.step for event in events.Scalars("losses/entropy")]
