@@ -398,18 +398,14 @@ def train(learner: Learner, run_dir: Path) -> None:
                     best = margin > learner.best_margin
                     learner.best_margin = max(margin, learner.best_margin)
                 log.write(learner, metrics)
-                if (
-                    last
-                    or best
-                    or stop.is_set()
-                    or learner.iteration % config.checkpoint_every == 0
-                ):
+                if last or best or learner.iteration % config.checkpoint_every == 0:
                     save(learner, run_dir, best)
                 bar.update(task, completed=learner.iteration)
     finally:
         signal.signal(signal.SIGINT, handler)
         log.close()
     if learner.iteration < config.iterations:
+        save(learner, run_dir, best=False)
         print(f"stopped; go on with: python -m training.selfplay --resume {run_dir}")
 
 
