@@ -73,11 +73,8 @@ class Checkpoint:
                 f"{file}: observation layout {version}, this version reads {LAYOUT_VERSION}"
             )
         try:
-            checkpoint = cls(
-                Rules.from_dict(header["rules"]),
-                *(header[name] for name in _FIELDS),
-                weights,
-            )
+            fields = {name: header[name] for name in _FIELDS}
+            checkpoint = cls(rules=Rules.from_dict(header["rules"]), weights=weights, **fields)
             digest = checkpoint.encoder.digest
         except (KeyError, TypeError, InvalidRulesError, ValueError) as error:
             raise CheckpointError(f"{file}: broken header ({error})") from None

@@ -39,8 +39,8 @@ _WORD = 8  # features are written eight at a time
 _PLANE_WORDS = NUM_CARDS // _WORD
 
 # The eight bits of each byte as eight bytes of 0 or 1, in one word.
-_EXPAND = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
-_EXPAND = _EXPAND.view(np.int64)[:, 0].copy()
+_BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
+_EXPAND = _BITS.view(np.int64)[:, 0].copy()
 
 
 @dataclass(frozen=True)
@@ -133,46 +133,57 @@ def _winning_cards(info: Any, hand: Any) -> Any:
 
 
 @kernel
-def _write_plane(words: Any, word: Any, cards: Any, trump: Any) -> Any:
-    """Write a set of cards as 40 bytes; trump: the suit to change places with suit 0."""
+def _write_plane(words: Any, row: Any, word: Any, cards: Any, trump: Any) -> Any:
+    """Write a set of cards as 40 bytes; trump: the suit to change places with suit 0.
+
+    Rows are indexed, not sliced, in all that is called for every game: a slice of an array counts
+    references, which takes as long as a plane.
+    """
     if trump > 0:
         cards = swap_suits(cards, trump)
     for k in range(_PLANE_WORDS):
-        words[word + k] = _EXPAND[(cards >> (8 * k)) & 255]
+        words[row, word + k] = _EXPAND[(cards >> (8 * k)) & 255]
     return word + _PLANE_WORDS
 
 
 @kernel
 def _encode_numbers(
-    info: Any, at: Any, trump: Any, messages: Any, match_wins: Any, show_points: Any, row: Any
+    info: Any,
+    at: Any,
+    trump: Any,
+    messages: Any,
+    match_wins: Any,
+    show_points: Any,
+    row: Any,
+    out: Any,
 ) -> None:
     """The one-hot numbers behind the card planes, from place `at` on, into zeros."""
     n, sides = np.int64(info["players"]), np.int64(info["sides"])
     observer, tricks = np.int64(info["observer"]), np.int64(info["num_tricks"])
-    row[at + (0 if trump > 0 else info["trump"])] = 1
+    out[row, at + (0 if trump > 0 else info["trump"])] = 1
     at += NUM_SUITS
-    row[at + wrapped(info["leader"] - observer + n, n)] = 1
+    out[row, at + wrapped(info["leader"] - observer + n, n)] = 1
     at += n
     draws = np.int64(info["draws"])
-    row[at + max(draws - info["trick"], 0)] = 1
+    out[row, at + max(draws - info["trick"], 0)] = 1
     at += draws + 1
     if info["trick"] < tricks:
-        row[at + info["trick"]] = 1
+        out[row, at + info["trick"]] = 1
     at += tricks
     for i in range(n if messages > 0 else 0):
         message = np.int64(info["last_message"][wrapped(observer + i, n)])
         if message >= 0:
-            row[at + message] = 1
+            out[row, at + message] = 1
         at += messages
     side = observer % sides
     for i in range(sides if match_wins > 0 else 0):
-        row[at + min(np.int64(info["wins"][wrapped(side + i, sides)]), match_wins)] = 1
+        out[row, at + min(np.int64(info["wins"][wrapped(side + i, sides)]), match_wins)] = 1
         at += match_wins + 1
     shown = sides if show_points == _ALL or info["current_player"] < 0 else show_points
     for i in range(shown):
         points = np.int64(info["scores"][wrapped(side + i, sides)])
         for k in range(POINT_BITS):
-            row[at + k] = (points >> k) & 1
+            out[row, at + k] = (points >> k) & 1
         at += POINT_BITS
 
 
@@ -185,29 +196,34 @@ def encode_one(
     match_wins: Any,
     show_points: Any,
     row: Any,
+    out: Any,
     words: Any,
 ) -> None:
-    """Features of one info state into `row` (int8); `words` (int64) is the same memory."""
+    """Features of one info state into that row of `out`, int8 [N, size].
+
+    words: the same memory as int64 [N, size / 8].
+    """
     n, observer = np.int64(info["players"]), np.int64(info["observer"])
     trump = np.int64(info["trump"]) if trump_first else np.int64(0)
     hand = info["hands"][observer]
-    at = _write_plane(words, 0, hand, trump)
-    at = _write_plane(words, at, _winning_cards(info, hand), trump)
-    at = _write_plane(words, at, bit(info["face_up"]) if info["face_up"] >= 0 else 0, trump)
+    at = _write_plane(words, row, 0, hand, trump)
+    at = _write_plane(words, row, at, _winning_cards(info, hand), trump)
+    at = _write_plane(words, row, at, bit(info["face_up"]) if info["face_up"] >= 0 else 0, trump)
     for i in range(n):
         place = wrapped(wrapped(observer + i, n) - info["leader"] + n, n)
         on_table = bit(info["table"][place]) if place < info["table_count"] else 0
-        at = _write_plane(words, at, on_table, trump)
+        at = _write_plane(words, row, at, on_table, trump)
     for i in range(n):
-        at = _write_plane(words, at, info["played"][wrapped(observer + i, n)], trump)
+        at = _write_plane(words, row, at, info["played"][wrapped(observer + i, n)], trump)
     for i in range(n):
         seat = wrapped(observer + i, n)
-        at = _write_plane(words, at, info["known"][seat] | info["team_known"][seat], trump)
+        at = _write_plane(words, row, at, info["known"][seat] | info["team_known"][seat], trump)
     if reburied:
-        at = _write_plane(words, at, info["reburied"], trump)
-    words[at:] = 0
+        at = _write_plane(words, row, at, info["reburied"], trump)
+    for word in range(at, words.shape[1]):
+        words[row, word] = 0
     first = trump if trump_first else np.int64(-1)
-    _encode_numbers(info, at * _WORD, first, messages, match_wins, show_points, row)
+    _encode_numbers(info, np.int64(at * _WORD), first, messages, match_wins, show_points, row, out)
 
 
 @kernel
@@ -223,7 +239,7 @@ def _encode(
 ) -> None:
     for i in range(len(infos)):
         encode_one(
-            infos[i], trump_first, reburied, messages, match_wins, show_points, out[i], words[i]
+            infos[i], trump_first, reburied, messages, match_wins, show_points, i, out, words
         )
 
 

@@ -160,25 +160,35 @@ def _message_is_true(state: Any, message: Any) -> Any:
 
 
 @kernel
-def legal_actions_one(state: Any, row: Any) -> None:
-    """Legal actions of the seat to act into `row`; all False if the game is over."""
-    row[:] = False
+def is_legal_one(state: Any, action: Any) -> Any:
+    """True if the seat to act may take this action, any whole number; False if the game is over."""
+    if state["current_player"] < 0 or action < 0 or action >= state["num_actions"]:
+        return False
+    if action < NUM_CARDS:
+        return state["hands"][state["current_player"]] & bit(action) != 0
+    if action < FIRST_SIGNAL:
+        return swap_card_one(state, action) >= 0
+    if not _may_signal(state):
+        return False
+    return state["signals"] == _FREE or _message_is_true(state, action - FIRST_SIGNAL)
+
+
+@kernel
+def legal_actions_one(state: Any, row: Any, out: Any) -> None:
+    """Legal actions of the seat to act into that row of `out`; all False if the game is over.
+
+    The row is indexed, not sliced: a slice counts references, which takes longer than all the rest.
+    """
+    for action in range(state["num_actions"]):
+        out[row, action] = False
     if state["current_player"] < 0:
         return
     hand = state["hands"][state["current_player"]]
     while hand:
-        row[lowest(hand)] = True
+        out[row, lowest(hand)] = True
         hand &= hand - 1
-    if state["num_actions"] == NUM_CARDS:
-        return
-    for action in range(EXCHANGE_SEVEN, FIRST_SIGNAL):
-        row[action] = swap_card_one(state, action) >= 0
-    if _may_signal(state):
-        if state["signals"] == _FREE:
-            row[FIRST_SIGNAL:] = True
-        else:
-            for action in range(FIRST_SIGNAL, state["num_actions"]):
-                row[action] = _message_is_true(state, action - FIRST_SIGNAL)
+    for action in range(NUM_CARDS, state["num_actions"]):
+        out[row, action] = is_legal_one(state, action)
 
 
 @kernel
@@ -188,7 +198,7 @@ def legal_actions(states: Any, out: Any) -> None:
     A row is all False if and only if that game is over.
     """
     for i in range(len(states)):
-        legal_actions_one(states[i], out[i])
+        legal_actions_one(states[i], i, out)
 
 
 # -------------------------------------------------------------------------------------------- step

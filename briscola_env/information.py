@@ -185,13 +185,14 @@ def _undraw(world: Any, hand: Any, before: Any, since: Any) -> Any:
 
 
 @kernel
-def _rewind(world: Any, observer: Any, hands: Any) -> None:
+def _rewind(world: Any, observer: Any, hands: Any) -> Any:
     """Turn the hands (sets by seat) into a random history of themselves: the hands first dealt.
 
     Backwards through the deal, each draw is one of the cards then in hand. Every deck order that
     leads to these hands is one such path, and all paths of all worlds are equally likely, as the
     number of choices depends only on what the observer knows. So a world kept if its random path
-    agrees with what is known of the first hands is uniform over deck orders.
+    agrees with what is known of the first hands is uniform over deck orders. Returns the set of
+    cards put down in swaps.
     """
     players = np.int64(world["players"])
     put = np.zeros(MAX_HISTORY, np.int64)
@@ -200,12 +201,14 @@ def _rewind(world: Any, observer: Any, hands: Any) -> None:
     _named_since(world, since)
     bottom = bit(_swaps_put_and_taken(world, put, taken, since))
     trick, on_table = np.int64(world["trick"]), np.int64(world["table_count"])
+    put_down = np.int64(0)
     for i in range(np.int64(world["history_length"]) - 1, -1, -1):
         action, seat = np.int64(world["history"][i]), np.int64(world["history_seat"][i])
         if action >= FIRST_SIGNAL:
             continue
         if action >= NUM_CARDS:
             hands[seat] = (hands[seat] & ~bit(taken[i])) | bit(put[i])
+            put_down |= bit(put[i])
             continue
         if on_table == 0:
             trick -= 1
@@ -217,6 +220,7 @@ def _rewind(world: Any, observer: Any, hands: Any) -> None:
                     hands[drawer] = _undraw(world, hands[drawer], i, since)
         on_table -= 1
         hands[seat] |= bit(action)
+    return put_down
 
 
 @kernel
@@ -262,9 +266,9 @@ def resample_one(info: Any, seed: Any, world: Any) -> None:
         if not constrained and info["show_partner"] == 0:
             return
         hands = world["hands"].copy()
-        _rewind(world, observer, hands)
+        put_down = _rewind(world, observer, hands)
         if not constrained or _first_hands_agree(world, observer, hands):
-            _share_first_hands(world, observer, hands)
+            _share_first_hands(world, observer, hands & ~put_down)
             return
 
 

@@ -6,7 +6,16 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
-from naive import FIRST_SIGNAL, POINTS, SUITS, NaiveGame, TableRules, consistent_worlds, deal_result
+
+from tests.naive import (
+    FIRST_SIGNAL,
+    POINTS,
+    SUITS,
+    NaiveGame,
+    TableRules,
+    consistent_worlds,
+    deal_result,
+)
 
 CASES = json.loads((Path(__file__).parent / "rule_cases.json").read_text())["cases"]
 SWAPS = {"EXCHANGE_SEVEN": 40, "EXCHANGE_TWO": 41, "WITHDRAW": 42}

@@ -5,6 +5,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from briscola_env.engine import legal_actions_one
+from briscola_env.information import info_state_one
 from briscola_env.jit import kernel
 from briscola_env.rng import number_below
 from briscola_env.state import States
@@ -25,6 +27,22 @@ class Policy(Protocol):
         randomness that a decision may use. Nothing is changed in place.
         """
         ...
+
+
+@kernel
+def show_turns(states: Any, rows: Any, infos: Any, legal: Any, seats: Any) -> None:
+    """What a policy is asked: for game rows[k], in row k of the others, whose turn it is, what that
+    seat knows, and its legal actions.
+
+    rows: int64 [K], games that are not over. infos: records; legal: bool [., num_actions]; seats:
+    int64; all of at least K rows, written in place.
+    """
+    for k in range(len(rows)):
+        state = states[rows[k]]
+        seats[k] = state["current_player"]
+        infos[k] = state
+        info_state_one(state, seats[k], infos[k])
+        legal_actions_one(state, k, legal)
 
 
 @kernel

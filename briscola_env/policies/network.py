@@ -73,7 +73,7 @@ def _body(sizes: Sequence[int], generator: torch.Generator) -> nn.Sequential:
 
 def _linear(inputs: int, outputs: int, gain: float, generator: torch.Generator) -> nn.Linear:
     """A layer with orthogonal weights, made without torch's global generator."""
-    layer = nn.utils.skip_init(nn.Linear, inputs, outputs)
+    layer: nn.Linear = nn.utils.skip_init(nn.Linear, inputs, outputs)
     nn.init.orthogonal_(layer.weight, gain, generator=generator)
     nn.init.zeros_(layer.bias)
     return layer
@@ -177,7 +177,8 @@ class NetworkPolicy:
         self, info_states: States, legal: NDArray[np.bool_], seeds: NDArray[np.uint64]
     ) -> NDArray[np.int64]:
         """See `Policy.act`."""
-        return self.probabilities(info_states, legal).argmax(axis=1)
+        actions: NDArray[np.int64] = self.probabilities(info_states, legal).argmax(axis=1)
+        return actions
 
 
 def policy_of(checkpoint: Checkpoint, rules: Rules, name: str) -> Policy:

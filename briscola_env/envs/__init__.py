@@ -1,0 +1,1 @@
+"""The environments: PettingZoo AEC (`aec`) and Gymnasium for a single learner (`single`)."""
