@@ -1,0 +1,96 @@
+"""Who plays, at which table: policies by name, and the rules that their checkpoints bring."""
+
+import hashlib
+import importlib
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from briscola_env.cards import parse_card
+from briscola_env.checkpoint import Checkpoint, find
+from briscola_env.policies import NAMED_POLICIES, Policy, is_checkpoint, make_policy
+from briscola_env.rules import InvalidRulesError, Rules
+
+_USER_CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
+def load_policy(name: str, rules: Rules) -> Policy:
+    """The policy of this name at a table with these rules.
+
+    A name that `policies.make_policy` knows, the path of a checkpoint or of a run's folder, or
+    `module:Class`: your own policy, made by `Class(rules)`; the module is looked for in the
+    working directory too. ValueError says in one line what is wrong.
+    """
+    if not _USER_CLASS.fullmatch(name):
+        return make_policy(name, rules)
+    module, _, attribute = name.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    try:
+        policy: Policy = getattr(importlib.import_module(module), attribute)(rules)
+    except Exception as error:  # whatever the user's code raises
+        raise ValueError(
+            f"policy {name!r}: {attribute}(rules) failed: {type(error).__name__}: {error}"
+        ) from error
+    if not callable(getattr(policy, "act", None)) or not isinstance(
+        getattr(policy, "name", None), str
+    ):
+        raise ValueError(f"policy {name!r}: it needs a method `act` and a string `name`")
+    return policy
+
+
+def _is_path(name: str) -> bool:
+    """True if it is the path of a checkpoint; a folder `greedy` does not hide the policy."""
+    return name not in NAMED_POLICIES and is_checkpoint(name)
+
+
+def table_rules(names: Sequence[str], options: Mapping[str, Any]) -> Rules:
+    """The rules of the first checkpoint among the names (else the default), with these options.
+
+    One deal an episode. Whether every checkpoint can play them is checked by `load_policy`.
+    """
+    base = next((Checkpoint.load(name).rules for name in names if _is_path(name)), Rules())
+    values = base.single_deal().to_dict()
+    if options.get("players", base.players) != base.players:
+        values["removed_two"] = None  # a default of three players
+    return Rules.from_dict({**values, **options})
+
+
+def parse_rule(text: str) -> tuple[str, Any]:
+    """Name and value of `exchange_seven=true` or `cards=Ac,3d,...`; InvalidRulesError."""
+    name, equals, value = text.partition("=")
+    defaults = {field.name: field.default for field in fields(Rules)}
+    if not equals or name not in defaults:
+        raise InvalidRulesError(
+            f"not a rule: {text!r}; like exchange_seven=true, and there are {', '.join(defaults)}"
+        )
+    if value == "none":
+        return name, None
+    if name == "cards":
+        try:
+            return name, tuple(parse_card(card) for card in value.split(","))
+        except ValueError as error:
+            raise InvalidRulesError(f"cards={value}: {error}") from None
+    if isinstance(defaults[name], bool):
+        return name, {"true": True, "false": False}.get(value, value)
+    return name, int(value) if re.fullmatch(r"-?\d+", value) else value
+
+
+def source_file(name: str) -> Path | None:
+    """The file that a loaded policy comes from: its checkpoint or its module; None for ours."""
+    if _is_path(name):
+        return find(name)
+    if _USER_CLASS.fullmatch(name):
+        path = sys.modules[name.partition(":")[0]].__file__
+        return Path(path) if path else None
+    return None
+
+
+def source_hash(name: str) -> str:
+    """SHA-256 of `source_file`, empty if there is none."""
+    file = source_file(name)
+    return hashlib.sha256(file.read_bytes()).hexdigest() if file else ""

@@ -1,0 +1,85 @@
+"""Observations by plain lists, from the meanings in the table of features and a twin's view."""
+
+from typing import Any
+
+from tests.naive import MESSAGES, TableRules, trick_winner
+
+
+def one_hot(place: int, size: int) -> list[int]:
+    """A single 1, or none if `place` is not among them."""
+    return [int(k == place) for k in range(size)]
+
+
+def in_frame(card: int, trump: int, frame: str) -> int:
+    """The card, or in the frame `trump_first` the one whose place it takes."""
+    suit, strength = divmod(card, 10)
+    if frame == "trump_first" and suit in (0, trump):
+        suit = trump - suit
+    return 10 * suit + strength
+
+
+def plane(cards: Any, trump: int, frame: str) -> list[int]:
+    """Forty places, 1 for each of the cards."""
+    shown = {in_frame(card, trump, frame) for card in cards}
+    return [int(card in shown) for card in range(40)]
+
+
+def naive_pieces(
+    view: dict[str, Any], rules: TableRules, observer: int, frame: str, show_points: str
+) -> dict[str, list[int]]:
+    """Every feature by its name, from what `observer` sees."""
+    n, sides = rules.players, 3 if rules.players == 3 else 2
+    tricks, trump = len(rules.deck()) // n, view["trump"]
+    table = dict(view["table"])
+    seats = [(observer + i) % n for i in range(n)]
+    relative_sides = [(observer + i) % sides for i in range(sides)]
+
+    def wins_now(card: int) -> bool:
+        """Whether the card would lead the trick if it were played now, whoever's turn it is."""
+        return trick_winner([*view["table"], (-1, card)], trump) == -1
+
+    def planes(by_seat: Any) -> list[int]:
+        """One plane a seat, the observer's first."""
+        return [bit for seat in seats for bit in plane(by_seat(seat), trump, frame)]
+
+    over = view["trick"] == tricks
+    shown = {"hidden": 0, "own": 1, "all": sides}[show_points] if not over else sides
+    face_up = [] if view["face_up"] == -1 else [view["face_up"]]
+    cards_to_draw = view["stock_count"] + len(face_up)
+    messages = MESSAGES[rules.signals]
+    match = rules.match_wins
+    return {
+        "hand": plane(view["hand"], trump, frame),
+        "winning": plane(filter(wins_now, view["hand"]), trump, frame),
+        "face_up": plane(face_up, trump, frame),
+        "table": planes(lambda seat: [table[seat]] if seat in table else []),
+        "played": planes(lambda seat: view["played"][seat]),
+        "known": planes(lambda seat: view["known"][seat]),
+        "reburied": plane(view["reburied"], trump, frame) if rules.rebury != "off" else [],
+        "trump": one_hot(in_frame(10 * trump, trump, frame) // 10, 4),
+        "leader": one_hot(seats.index(view["leader"]), n),
+        "stock": one_hot(cards_to_draw // n, tricks - rules.hand_size + 1),
+        "trick": one_hot(view["trick"], tricks),
+        "message": [b for s in seats for b in one_hot(view["last_message"][s], messages)],
+        "wins": [b for s in relative_sides if match for b in one_hot(view["wins"][s], match + 1)],
+        "points": [
+            int(bit)
+            for i, side in enumerate(relative_sides)
+            for bit in reversed(f"{view['scores'][side] if i < shown else 0:07b}")
+        ],
+    }
+
+
+def naive_encode(*arguments: Any) -> list[int]:
+    """The whole vector, filled up with zeros to a multiple of eight."""
+    vector = [bit for piece in naive_pieces(*arguments).values() for bit in piece]
+    return [*vector, *[0] * (-len(vector) % 8)]
+
+
+def naive_tokens(view: dict[str, Any], players: int, observer: int, frame: str) -> list[list[int]]:
+    """(action, relative seat, trick) of every action that the observer noticed."""
+    tokens = []
+    for action, seat, trick in view["history"]:
+        card = in_frame(action, view["trump"], frame) if action < 40 else action
+        tokens.append([card, (seat - observer) % players, trick])
+    return tokens
