@@ -9,7 +9,7 @@ BIN = .venv/bin
 PIP_INSTALL = -m pip install -qq --disable-pip-version-check
 PYTEST = $(BIN)/pytest -n auto --maxprocesses 4
 
-.PHONY: train test test-all fuzz lint test-base clean
+.PHONY: train test test-all fuzz lint test-base bench bench-quick clean
 .PRECIOUS: .venv-base-%/ready
 
 # A run is never overwritten: each has a folder of its own. Another seed: `make train SEED=2`.
@@ -50,6 +50,16 @@ test-base-%: .venv-base-%/ready
 	@echo "test: pytest, base tests, $*"
 	@.venv-base-$*/bin/pytest --ignore=tests/train --ignore=tests/sb3
 
+# Ours and other libraries in turn, about ten minutes. Into the page too:
+# .venv-bench/bin/python -m benchmarks.compare --read runs/bench.json --write docs/benchmarks.md
+bench: .venv-bench/ready
+	@echo "bench: ours against others, into runs/bench.json"
+	@.venv-bench/bin/python -m benchmarks.compare --json runs/bench.json
+
+bench-quick: .venv/ready-dev
+	@echo "bench: ours alone, about a minute"
+	@$(BIN)/python -m benchmarks.compare --quick
+
 # Set-up. The empty files `ready*` remember what is installed.
 
 # pip is the last thing that venv makes.
@@ -60,12 +70,12 @@ test-base-%: .venv-base-%/ready
 
 .venv/ready-train: pyproject.toml constraints.txt | .venv/bin/pip
 	@echo "set-up: packages for training (minutes, if torch must be downloaded)"
-	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[train]'
+	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[train,arena]'
 	@touch $@
 
 .venv/ready-dev: pyproject.toml constraints.txt | .venv/bin/pip
 	@echo "set-up: packages for training and tests (minutes, if torch must be downloaded)"
-	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[train,sb3,dev]'
+	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[train,arena,sb3,dev]'
 	@touch .venv/ready-train $@
 
 .venv-base-oldest/ready: pyproject.toml constraints-oldest.txt
@@ -80,8 +90,14 @@ test-base-%: .venv-base-%/ready
 	@.venv-base-$*/bin/python $(PIP_INSTALL) -c constraints.txt -e '.[dev]'
 	@touch $@
 
+.venv-bench/ready: pyproject.toml constraints.txt benchmarks/requirements.txt
+	@echo "set-up: .venv-bench (other libraries)"
+	@$(PYTHON) -m venv .venv-bench
+	@.venv-bench/bin/python $(PIP_INSTALL) -c constraints.txt -r benchmarks/requirements.txt -e .
+	@touch $@
+
 # Leaves runs/ alone.
 clean:
 	@echo "clean: virtual environments and caches"
-	@rm -rf .venv .venv-base-* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	@rm -rf .venv .venv-base-* .venv-bench .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
 	@find . -name __pycache__ -prune -exec rm -rf {} +

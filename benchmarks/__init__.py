@@ -1,1 +1,1 @@
-"""Benchmarks: `make bench` against other libraries, `make bench-quick` alone (docs/benchmarks.md)."""
+"""Benchmarks: `make bench` against other libraries, `make bench-quick` alone."""

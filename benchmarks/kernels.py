@@ -64,51 +64,55 @@ def playouts(states: Any, games: Any, seed: Any) -> Any:
     return plies
 
 
-@kernel
-def _step_and_deal(state: Any, action: Any, random: Any) -> None:
-    step_one(state, action)
-    if state["current_player"] < 0:
-        deal_one(state, random, -1)
+STAGES = (
+    "a random card, played; dealt again when it is over",
+    "the record copied, what the seat may not know erased",
+    "features",
+    "mask",
+)
 
 
 @kernel
-def _show(state: Any, info: Any, arguments: Any, row: Any, out: Any, words: Any, masks: Any) -> None:
-    """Features and mask of the seat to act into that row; `info` [1] is scratch."""
-    trump_first, reburied, messages, match_wins, show_points = arguments
-    info[0] = state
-    info_state_one(state, np.int64(state["current_player"]), info[0])
-    encode_one(
-        *(info[0], trump_first, reburied, messages, match_wins, show_points),
-        *(row, out, words),
-    )
-    legal_actions_one(state, row, masks)
-
-
-@kernel
-def random_steps(
-    states: Any, rounds: Any, seed: Any, info: Any, arguments: Any, out: Any, words: Any, masks: Any
+def steps(
+    states: Any,
+    actions: Any,
+    rounds: Any,
+    stages: Any,
+    seed: Any,
+    info: Any,
+    arguments: Any,
+    out: Any,
+    words: Any,
+    masks: Any,
 ) -> None:
-    """`rounds` random steps in every game; features and mask of the seat to act after each."""
-    random = seed
+    """`rounds` steps in every game, each followed by features and mask of the seat to act.
+
+    actions: int64 [N], or empty: then they are random. A game that is over is dealt again at once.
+    stages: how many of STAGES, to see what each takes. info: [1], scratch that stays in the cache.
+    It is one function because a call with arrays would count references, and so would the tuple of
+    a call with `*`.
+    """
+    trump_first, reburied, messages, match_wins, show_points = arguments
+    random, given, known = seed, len(actions) > 0, info[0]
     for _ in range(rounds):
         for i in range(len(states)):
-            random = _next_random(random)
             state = states[i]
-            card = _random_card(state["hands"][state["current_player"]], random)
-            _step_and_deal(state, card, random)
-            _show(state, info, arguments, i, out, words, masks)
-
-
-@kernel
-def given_steps(
-    states: Any, actions: Any, seed: Any, info: Any, arguments: Any, out: Any, words: Any, masks: Any
-) -> None:
-    """The same for one step with these actions, int64 [N]."""
-    random = seed
-    for i in range(len(states)):
-        random = _next_random(random)
-        _step_and_deal(states[i], actions[i], random)
-        _show(states[i], info, arguments, i, out, words, masks)
+            random = _next_random(random)
+            if given:
+                step_one(state, actions[i])
+            else:
+                step_one(state, _random_card(state["hands"][state["current_player"]], random))
+            if state["current_player"] < 0:
+                deal_one(state, random, -1)
+            if stages > 1:
+                info[0] = state
+                info_state_one(state, np.int64(state["current_player"]), known)
+            if stages > 2:
+                encode_one(
+                    known, trump_first, reburied, messages, match_wins, show_points, i, out, words
+                )
+            if stages > 3:
+                legal_actions_one(state, i, masks)
 
 
 @kernel

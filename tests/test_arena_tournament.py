@@ -254,20 +254,21 @@ def test_ctrl_c_prints_the_table_of_what_is_done(doomed):
     assert stopped.returncode == 130
     assert "interrupted; the same command goes on from here" in stopped.stderr
     assert "Traceback" not in stopped.stderr
-    assert re.search(r"1\.  greedy +\+\d", stopped.stdout)
+    assert re.search(r"1\. +greedy +\+\d", stopped.stdout)
     assert 0 < len(rows(doomed / "stopped" / "results.sqlite")) < 3 * 96 * 2
 
 
 # ------------------------------------------------------------------------------------ the tables
 
 
-def made_up(chances, decks=400, sides=2):
-    """Games between P policies that win with these chances [P, P] against each other."""
+def made_up(chances, decks=400):
+    """Games between P policies that win these shares [P, P] against each other."""
     rng, n = np.random.default_rng(0), len(chances)
     pairs = np.array([(i, j) for i in range(n) for j in range(i + 1, n)])
     scores = []
     for i, j in pairs:
-        won = rng.random((2, decks)) < chances[i][j]
+        share = round(decks * chances[i][j])
+        won = np.stack([rng.permutation(decks) < share for _ in range(2)])
         own = np.where(won, 70, 50)
         points = np.stack([own, 120 - own], axis=-1)
         points[1] = points[1, :, ::-1]
@@ -289,11 +290,28 @@ def test_results_that_are_not_transitive_are_warned_of():
     assert re.search(r"rock beats scissors beats paper|scissors beats paper beats rock", text)
 
 
+def test_policies_that_have_not_played_yet_are_left_out():
+    pairs, scores = made_up(ORDER)
+    some = [m for m, pair in enumerate(pairs.tolist()) if 1 not in pair]
+    table = standings(LABELS, pairs[some], [scores[m] for m in some])
+    assert table.labels == ["rock", "paper", "<&>"]
+    assert set(table.matches) == {(0, 1), (1, 0), (0, 2), (2, 0), (1, 2), (2, 1)}
+    assert table.matches[0, 2].opponent == "<&>"
+
+
 def test_an_order_is_no_cause_for_warnings():
     table = standings(LABELS, *made_up(ORDER, 2000))
     assert (table.cycle, table.upsets, warnings(table)) == (None, [], [])
     assert list(table.order) == [0, 1, 2, 3]
     assert table.matches[0, 3].score.value == pytest.approx(0.8, abs=0.02)
+
+
+def test_a_circle_that_may_be_luck_is_no_cause_for_warnings():
+    chances = [[0.5, 0.51, 0.49], [0.49, 0.5, 0.51], [0.51, 0.49, 0.5]]
+    pairs, scores = made_up(chances, 300)
+    table = standings(LABELS[:3], pairs, scores)
+    assert all(table.matches[pair].score.value > 0.5 for pair in ((0, 1), (1, 2), (2, 0)))
+    assert warnings(table) == []
 
 
 def test_who_beats_a_policy_that_is_rated_higher_is_named():

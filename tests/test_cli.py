@@ -16,6 +16,7 @@ from briscola_env.arena import report
 from briscola_env.arena.match import evaluate
 from briscola_env.policies import GreedyPolicy, RandomPolicy
 from briscola_env.rules import Rules
+from tests.tables import fewer
 
 ROOT = Path(__file__).parent.parent
 
@@ -85,7 +86,7 @@ def test_json_has_everything_and_nothing_else_is_printed(capsys):
 
 
 def test_a_policy_against_itself_gets_exactly_one_half(capsys):
-    report = evaluated(capsys, "random --against random --decks 2000")
+    report = evaluated(capsys, f"random --against random --decks {fewer(2000)}")
     assert report["matches"][0]["score"] == {"value": 0.5, "low": 0.5, "high": 0.5}
     assert report["matches"][0]["effective_deals"] is None
 
@@ -114,7 +115,7 @@ def test_a_study_deck_and_every_kind_of_option_can_be_given(capsys):
     assert report["rules"]["cards"] == list(range(8))
     assert report["rules"]["exchange_seven"] is True
     assert report["rules"]["removed_two"] is None
-    three = evaluated(capsys, "greedy --players 3 -r removed_two=swords")
+    three = evaluated(capsys, "greedy --decks 5 --players 3 -r removed_two=swords")
     assert three["rules"]["removed_two"] == "swords"
 
 
@@ -259,9 +260,10 @@ def test_json_needs_no_extra():
 
 
 def test_a_reader_that_has_seen_enough_is_no_error():
-    code = f"{sys.executable} -m briscola_env.cli evaluate greedy --json --by-phase | head -1"
+    line = "-m briscola_env.cli evaluate greedy --decks 20 --json --by-phase | head -1"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        code, shell=True, capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+        f"{sys.executable} {line}", shell=True, capture_output=True, env=environment
     )
     assert (done.stdout, done.stderr) == (b"{\n", b"")
 
@@ -372,12 +374,30 @@ def test_a_gauntlet_plays_only_the_first_policys_games(capsys, folder):
     assert "mine:Mine,random" not in cross
 
 
-# -------------------------------------------------------------------------------- progress bar
+# ------------------------------------------------------------------------------ on a terminal
 
 
 class Terminal(io.StringIO):
     def isatty(self):
         return True
+
+
+@pytest.mark.parametrize("columns", [20, 40, 80, 200])
+def test_a_narrow_terminal_folds_names_and_cuts_no_number(monkeypatch, columns):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", str(columns))
+    header, row = ("policy", " score", " games/s"), ("a/long/path" * 3, "0.7212 ±0.0401", "12,345")
+    terminal = Terminal()
+    report.print_table(header, [row], terminal, optional=1)
+    out = re.sub(r"\x1b\[[0-9;]*m", "", terminal.getvalue())
+    assert "0.7212 ±0.0401" in out
+    assert ("12,345" in out) == (columns > 60)
+    assert "".join(line.split()[0] for line in out.splitlines()[1:]) == row[0]
+
+
+def test_brackets_in_a_name_are_no_markup(capsys):
+    report.print_table(("policy",), [("[red]x[/red]",)], sys.stdout)
+    assert "[red]x[/red]" in capsys.readouterr().out
 
 
 def test_the_bar_appears_after_two_seconds_with_the_time_left(monkeypatch):

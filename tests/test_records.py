@@ -116,6 +116,8 @@ def test_a_record_that_ends_early_late_or_with_another_result_says_so(record):
     assert late == "action 41, 6d, comes after the end of the deal"
     points = "-".join(map(str, record.scores))
     assert fault(record, scores=(1, 119)).endswith(f"but they come to {points}, not 1-119")
+    for scores in ((0, 0), (120, 120), (record.scores[0], 0)):
+        assert "but they come to" in fault(record, scores=scores)
     assert "the dealer of seed" in fault(record, dealer=1 - record.dealer)
     assert fault(record, actions=()) == "it ends after action 0, before the deal is over"
 

@@ -97,6 +97,15 @@ def test_one_deck_has_no_interval_and_says_so_in_json():
     assert values["effective_deals"] is None
 
 
+def test_no_score_is_above_1_or_below_0_within_its_interval():
+    won = np.array([[(80, 40)] * 4 + [(60, 60)], [(40, 80)] * 5], np.int16)
+    score = summarize(won, "a", "b").score
+    assert score.value == 0.95
+    assert score.low < 0.9
+    assert score.high == 1
+    assert summarize(won[::-1], "b", "a").score.low == 0
+
+
 @pytest.mark.parametrize(("which", "decks"), [(0, 200), (1, 200), (1, 50)])
 def test_95_percent_intervals_cover_the_truth_in_93_to_97_percent(population, which, decks):
     values, rng = population[which], np.random.default_rng(1)

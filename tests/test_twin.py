@@ -36,7 +36,8 @@ def test_engine_and_twin_agree_on_every_fact(players: int) -> None:
             deck = table.rules.deck
             decks = [rng.sample(deck, len(deck)) for _ in seeds]
             table = Table(options, seeds, dealers, decks)
-        table.play(rng, choices=data.draw(st.lists(st.integers(0, 9), max_size=40)))
+        choices = data.draw(st.lists(st.integers(0, 9), max_size=40))
+        table.play(rng, choices, all_seats=data.draw(st.booleans()))
         games += len(table.games)
         seen.update(action for game in table.games for action, _, _ in game.history)
 

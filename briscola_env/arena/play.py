@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from briscola_env.dealing import deal
-from briscola_env.engine import legal_actions_one, step_one
-from briscola_env.information import info_state_one
+from briscola_env.engine import step_one
 from briscola_env.jit import kernel
-from briscola_env.policies.base import Policy
+from briscola_env.policies.base import Policy, show_turns
 from briscola_env.rng import child_seeds, deal_seeds, decision_seeds
 from briscola_env.rules import IllegalActionError, Rules
 from briscola_env.state import GAME_STATE, States, format_state, new_states
@@ -117,17 +116,6 @@ def _sort_by_policy(states: Any, rows: Any, seating: Any, order: Any, ends: Any)
 
 
 @kernel
-def _show(states: Any, order: Any, infos: Any, legal: Any, seats: Any) -> None:
-    """For game order[k]: what the seat to act knows, what it may do, and the seat, into row k."""
-    for k in range(len(order)):
-        state = states[order[k]]
-        seats[k] = state["current_player"]
-        infos[k] = state
-        info_state_one(state, seats[k], infos[k])
-        legal_actions_one(state, k, legal)
-
-
-@kernel
 def _first_illegal(legal: Any, actions: Any) -> Any:
     """The first row whose action is not legal, -1 if all are."""
     for k in range(len(actions)):
@@ -185,7 +173,7 @@ def _play_chunk(
         if ends[-1] == 0:
             return states
         playing = order[: ends[-1]]
-        _show(states, playing, infos, legal, seats)
+        show_turns(states, playing, infos, legal, seats)
         decision_seeds(seeds[playing], seats, steps, luck)
         start = 0
         for policy, end in zip(policies, ends.tolist(), strict=True):

@@ -33,8 +33,13 @@ def _console(file: IO[str]) -> Any:
     return Console(file=file, width=width, markup=False, highlight=False)
 
 
-def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], file: IO[str]) -> None:
-    """Aligned columns; those whose name begins with a space hold numbers, to the right."""
+def print_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], file: IO[str], optional: int = 0
+) -> None:
+    """Aligned columns; those whose name begins with a space hold numbers, to the right.
+
+    optional: so many of the last columns are left out where the terminal is too narrow for them.
+    """
     console = _console(file)
     from rich.table import Table
 
@@ -42,11 +47,22 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], file: IO[s
     for name in header:
         number = name.startswith(" ")
         table.add_column(
-            name.strip(), justify="right" if number else "left", overflow="fold", no_wrap=number
+            name.strip(),
+            justify="right" if number else "left",
+            overflow="fold",
+            no_wrap=number,
+            min_width=None if number else min(len(name), 10),
         )
     for row in rows:
         table.add_row(*row)
-    console.print(table)
+    # Names fold, numbers are never cut: a line that is still too long is the terminal's to break.
+    least = console.measure(table, options=console.options.update(width=_PLAIN_WIDTH)).minimum
+    if optional and least > console.width:
+        narrow = len(header) - optional
+        print_table(header[:narrow], [row[:narrow] for row in rows], file)
+    else:
+        console.width = max(least, console.width)
+        console.print(table, crop=False)
 
 
 class ProgressBar:
@@ -113,7 +129,7 @@ def print_matches(matches: Sequence[Match], file: IO[str]) -> None:
         )
         for match in matches
     ]
-    print_table((*header, " effective", " games/s"), rows, file)
+    print_table((*header, " effective", " games/s"), rows, file, optional=2)
     print(
         "score: wins and half the draws; margin: card points a deal, own side less the mean of "
         "the others\n± 95 %, normal theory on the means of the decks; effective: single deals that "
@@ -154,11 +170,16 @@ def print_phases(match: Match, phases: Phases, file: IO[str]) -> None:
     print(f"\n{match.policy} v {match.opponent}, a deal, by trick", file=file)
     print_table(
         (
-            *(" trick", " leads", " wins these", " margin"),
-            *(" follows", " wins these", " margin", " both", " trumps", " carichi lost"),
+            *(" trick", " leads", " wins", " margin", " follows", " wins", " margin", " both"),
+            *(" trumps", " carichi"),
         ),
         by_trick,
         file,
+    )
+    print(
+        "wins: of the tricks led, of those followed; margin: card points a deal in these; "
+        "trumps played;\ncarichi: aces and threes lost",
+        file=file,
     )
     print(file=file)
     measures = _MEASURES if phases.of(0, None, "open_cards") else _MEASURES[:-3]

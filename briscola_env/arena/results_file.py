@@ -54,6 +54,9 @@ class ResultsFile:
         settings |= {f"rules.{name}": json.dumps(v) for name, v in rules.to_dict().items()}
         try:
             self._base = sqlite3.connect(path)
+        except sqlite3.Error as error:
+            raise ValueError(f"{path}: {error}") from None
+        try:
             with self._base:
                 self._base.execute("BEGIN IMMEDIATE")
                 if not self._base.execute("SELECT name FROM sqlite_master").fetchone():
@@ -63,7 +66,11 @@ class ResultsFile:
                 self._check_settings(settings)
                 self._ids = [self._enter(*source) for source in sources]
         except sqlite3.Error as error:
+            self._base.close()
             raise ValueError(f"{path}: {error}") from None
+        except ValueError:
+            self._base.close()
+            raise
 
     def __enter__(self) -> "ResultsFile":
         return self

@@ -45,11 +45,13 @@ class Standings:
 def standings(
     labels: Sequence[str], pairs: NDArray[np.int64], scores: Sequence[NDArray[np.int16]]
 ) -> Standings:
-    """Sum up the games of each pair.
+    """Sum up the games of each pair; policies that have met nobody are left out.
 
     pairs: int [M, 2], who met, as in `Tournament.pairs`. scores: of each pair, int16 [sides, D,
     sides] as in `match.summarize`, one deck at least; D may differ.
     """
+    present = np.unique(pairs)
+    labels, pairs = [labels[i] for i in present], np.searchsorted(present, pairs)
     sides = scores[0].shape[-1]
     own, n = np.arange(sides), len(labels)
     views = {tuple(pair): games for pair, games in zip(pairs.tolist(), scores, strict=True)}

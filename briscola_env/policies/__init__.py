@@ -5,13 +5,20 @@ from pathlib import Path
 
 from briscola_env.checkpoint import SUFFIX, Checkpoint
 from briscola_env.policies.base import Policy, RandomPolicy
+from briscola_env.policies.expert import ExpertPolicy
 from briscola_env.policies.heuristics import GreedyPolicy
+from briscola_env.policies.ismcts import IsmctsPolicy
+from briscola_env.policies.search import PimcPolicy
 from briscola_env.rules import Rules
 
 NAMED_POLICIES: dict[str, Callable[[], Policy]] = {
     "random": RandomPolicy,
     "greedy": GreedyPolicy,
+    "expert": ExpertPolicy,
+    "expert-v1": lambda: ExpertPolicy("expert-v1"),
 }
+SEARCH_POLICIES: dict[str, Callable[[int], Policy]] = {"pimc": PimcPolicy, "ismcts": IsmctsPolicy}
+"""By the word before the colon: `pimc:1000` makes 1,000 play-outs a move."""
 
 
 def is_checkpoint(name: str) -> bool:
@@ -26,19 +33,25 @@ def make_policy(name: str, rules: Rules) -> Policy:
     """
     if name in NAMED_POLICIES:
         return NAMED_POLICIES[name]()
+    word, colon, number = name.partition(":")
+    if colon and word in SEARCH_POLICIES and number.isascii() and number.isdecimal():
+        return SEARCH_POLICIES[word](int(number))
     if is_checkpoint(name):
         from briscola_env.policies.network import policy_of  # only this needs torch
 
         return policy_of(Checkpoint.load(name), rules, name)
     raise ValueError(
-        f"unknown policy {name!r}: allowed are {', '.join(NAMED_POLICIES)}, "
+        f"unknown policy {name!r}: allowed are {', '.join(NAMED_POLICIES)}, pimc:K, ismcts:N, "
         "or the path of a checkpoint or of a run's folder"
     )
 
 
 __all__ = [
     "NAMED_POLICIES",
+    "ExpertPolicy",
     "GreedyPolicy",
+    "IsmctsPolicy",
+    "PimcPolicy",
     "Policy",
     "RandomPolicy",
     "is_checkpoint",

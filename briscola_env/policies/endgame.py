@@ -25,9 +25,9 @@ MOST_CARDS = 3
 @kernel
 def set_points_one(cards: Any) -> Any:
     """Card points in a set of cards."""
-    points = 0
+    points = np.int64(0)
     while cards:
-        points += np.int64(POINTS_OF[lowest(cards)])
+        points += POINTS_OF[lowest(cards)]
         cards &= cards - 1
     return points
 

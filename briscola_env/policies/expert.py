@@ -15,7 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from briscola_env.cards import ACE, CARDS_PER_SUIT, NUM_CARDS, POINTS_OF, STRENGTH_OF, SUIT_CARDS, SUIT_OF
+from briscola_env.cards import (
+    ACE,
+    CARDS_PER_SUIT,
+    NUM_CARDS,
+    POINTS_OF,
+    STRENGTH_OF,
+    SUIT_CARDS,
+    SUIT_OF,
+)
 from briscola_env.engine import beats, swap_card_one, winning_place
 from briscola_env.jit import bit, kernel, lowest, popcount
 from briscola_env.policies.endgame import exact_card_one, is_open_one
@@ -146,7 +154,8 @@ def _seen_by(info: Any, seat: Any) -> Any:
 @kernel
 def _after_me(info: Any, seat: Any, partners: Any) -> Any:
     """Of the partners, or the rivals, still to play in this trick: how many there are, how many
-    cards they hold that `seat` does not know, and the set of those that it knows."""
+    cards they hold that `seat` does not know, and the set of those that it knows.
+    """
     players, other = np.int64(info["players"]), seat
     full = min(np.int64(info["hand_size"]), np.int64(info["num_tricks"]) - info["trick"])
     count, hidden, known = 0, 0, np.int64(0)
@@ -166,7 +175,8 @@ def _after_me(info: Any, seat: Any, partners: Any) -> Any:
 @kernel
 def _partners_say(info: Any, seat: Any, weights: Any) -> Any:
     """From signals of the partners still to play in this trick: a factor for the chance that they
-    hold an unseen trump, and card points that they will add if the trick is ours."""
+    hold an unseen trump, and card points that they will add if the trick is ours.
+    """
     ruff, adds = 1.0, 0.0
     if info["signals"] != 0:
         other = seat
@@ -197,7 +207,8 @@ def _trick_worth(
     """Expected card points of the trick with `card`, and the probability that our side wins it.
 
     led: suit led, -1 if `card` leads. best: the card that wins so far, -1 if none; best_ours: a
-    partner played it. stake: points on the table. rivals, partners: see `_after_me`; said: see `_partners_say`.
+    partner played it. stake: points on the table. rivals, partners: see `_after_me`; said: see
+    `_partners_say`.
     """
     top = card if best < 0 or beats(card, best, trump) else best
     ours = top == card or best_ours

@@ -165,20 +165,26 @@ class NetworkPolicy:
         """Probabilities, float32 [N, num_actions], at the table; ValueError if a row has no legal
         action.
         """
+        logits, mask = self._logits(info_states, legal)
+        framed = masked_log_probs(logits, mask).exp().numpy()
+        return self.encoder.columns_to_frame(info_states, framed)
+
+    def _logits(self, info_states: States, legal: NDArray[np.bool_]) -> tuple[Tensor, Tensor]:
+        """Logits and mask, [N, num_actions] in the encoder's frame."""
         if not legal.any(axis=1).all():
             raise ValueError("a row of the mask has no legal action: that seat is not to move")
         observations = torch.from_numpy(self.encoder.encode(info_states))
         mask = torch.from_numpy(self.encoder.columns_to_frame(info_states, legal))
         with torch.inference_mode():
-            framed = masked_log_probs(self.network.logits(observations), mask).exp().numpy()
-        return self.encoder.columns_to_frame(info_states, framed)
+            return self.network.logits(observations), mask
 
     def act(
         self, info_states: States, legal: NDArray[np.bool_], seeds: NDArray[np.uint64]
     ) -> NDArray[np.int64]:
         """See `Policy.act`."""
-        actions: NDArray[np.int64] = self.probabilities(info_states, legal).argmax(axis=1)
-        return actions
+        logits, mask = self._logits(info_states, legal)
+        actions = logits.masked_fill(~mask, _ILLEGAL).argmax(dim=1).numpy()
+        return self.encoder.to_frame(info_states, actions)
 
 
 def policy_of(checkpoint: Checkpoint, rules: Rules, name: str) -> Policy:

@@ -483,4 +483,5 @@ def mistakes(states: States, actions: NDArray[np.int64]) -> NDArray[np.int16]:
     Card points that the side to act gives away against best play by all; 0 for a best action.
     """
     values = action_values(states)
-    return values.max(axis=1) - values[np.arange(len(states)), actions]
+    costs: NDArray[np.int16] = values.max(axis=1) - values[np.arange(len(states)), actions]
+    return costs

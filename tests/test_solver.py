@@ -1,0 +1,160 @@
+"""The solver against plain minimax, and what is made of it."""
+
+import subprocess
+import sys
+from functools import cache
+
+import numpy as np
+import pytest
+from naive import POINTS, trick_winner
+from positions import legal_rows, random_positions, views
+
+from briscola_env.cards import cards_of
+from briscola_env.engine import step
+from briscola_env.policies.base import RandomPolicy
+from briscola_env.policies.endgame import ExactEndgame
+from briscola_env.policies.solver import action_values, mistakes, solve
+from briscola_env.rules import Rules
+
+
+def minimax(state):
+    """Value of each card for the seat to act: plain minimax over tuples, nothing pruned."""
+    n, sides, trump = int(state["players"]), int(state["sides"]), int(state["trump"])
+    mine = int(state["current_player"]) % sides
+    stock = [int(card) for card in state["stock"][: int(state["stock_count"])]][::-1]
+    draws = (*stock, int(state["face_up"])) if state["face_up"] >= 0 else ()
+
+    def after(hands, table, leader, drawn, card):
+        seat = (leader + len(table)) % n
+        hands = [hand - {card} if who == seat else hand for who, hand in enumerate(hands)]
+        table = (*table, (seat, card))
+        if len(table) < n:
+            return value(tuple(hands), table, leader, drawn)
+        winner = trick_winner(list(table), trump)
+        won = sum(POINTS[c % 10] for _, c in table) if winner % sides == mine else 0
+        if drawn < len(draws):
+            for k in range(n):
+                who = (winner + k) % n
+                hands[who] = hands[who] | {draws[drawn + k]}
+            drawn += n
+        return won + value(tuple(hands), (), winner, drawn)
+
+    @cache
+    def value(hands, table, leader, drawn):
+        seat = (leader + len(table)) % n
+        if not hands[seat]:
+            return 0
+        values = [after(hands, table, leader, drawn, card) for card in hands[seat]]
+        return max(values) if seat % sides == mine else min(values)
+
+    hands = tuple(frozenset(cards_of(state["hands"][seat])) for seat in range(n))
+    leader = int(state["leader"])
+    table = tuple(
+        ((leader + k) % n, int(state["table"][k])) for k in range(int(state["table_count"]))
+    )
+    seat = int(state["current_player"])
+    return {card: after(hands, table, leader, 0, card) for card in hands[seat]}
+
+
+@pytest.mark.parametrize(
+    ("players", "tricks", "count"),
+    [
+        *((2, 3, 1500), (2, 4, 500), (2, 6, 40)),
+        *((3, 3, 300), (3, 4, 30), (4, 2, 500), (4, 3, 60), (6, 2, 60)),
+    ],
+)
+def test_solver_equals_plain_minimax(players, tricks, count):
+    rules = Rules(players=players)
+    rng = np.random.default_rng(tricks)
+    total = len(rules.deck)
+    plays = total - tricks * players + rng.integers(0, players, count)
+    states = random_positions(rules, count, plays, seed=players)
+    values, best = solve(states)
+    every = action_values(states)
+    for i in range(count):
+        slow = minimax(states[i])
+        assert values[i] == max(slow.values())
+        assert set(cards_of(best[i])) == {c for c, v in slow.items() if v == values[i]}
+        assert {c: every[i, c] for c in slow} == slow
+        assert (np.delete(every[i], list(slow)) == -1).all()
+
+
+def slow_with_swaps(states):
+    """The value of one state by minimax over the engine's own steps, swaps among the actions."""
+    state, side = states[0], int(states["current_player"][0]) % int(states["sides"][0])
+
+    def value(position):
+        now = position[0]
+        if now["current_player"] < 0:
+            return int(now["scores"][side])
+        values = []
+        for action in np.flatnonzero(legal_rows(position)[0]):
+            child = position.copy()
+            step(child, np.array([action]))
+            values.append(value(child))
+        return max(values) if now["current_player"] % now["sides"] == side else min(values)
+
+    return value(states.copy()) - int(state["scores"][side])
+
+
+def test_swaps_are_searched_like_cards():
+    # Suits of four ranks, so that sevens and twos are often in hand, and short deals.
+    cards = tuple(10 * suit + rank for suit in range(3) for rank in (0, 4, 7, 9))
+    rules = Rules(cards=cards, hand_size=3, exchange_seven=True, exchange_two=True)
+    states = random_positions(rules, 300, 4, seed=1)
+    swaps = legal_rows(states)[:, 40:].any(axis=1)
+    states = states[swaps][:6]
+    assert len(states) == 6
+    assert [int(v) for v in solve(states)[0]] == [
+        slow_with_swaps(states[i : i + 1]) for i in range(6)
+    ]
+
+
+def test_a_finished_deal_is_worth_nothing_and_an_info_state_is_refused():
+    states = random_positions(Rules(), 2, 40, seed=0)
+    values, best = solve(states)
+    assert values.tolist() == best.tolist() == [0, 0]
+    with pytest.raises(ValueError, match="hides cards"):
+        solve(views(random_positions(Rules(), 1, 10, seed=0)))
+
+
+def test_exact_endgame_makes_no_mistake_in_the_last_tricks_and_asks_its_policy_before():
+    policy = ExactEndgame(RandomPolicy())
+    states = random_positions(Rules(), 400, np.arange(400) % 6 + 34, seed=3)
+    seeds = np.arange(400).astype(np.uint64)
+    actions = policy.act(views(states), legal_rows(states), seeds)
+    assert (mistakes(states, actions) == 0).all()
+    random = RandomPolicy().act(views(states), legal_rows(states), seeds)
+    assert mistakes(states, random).mean() > 1
+    early = random_positions(Rules(), 100, 20, seed=3)
+    asked = policy.act(views(early), legal_rows(early), seeds[:100])
+    alone = RandomPolicy().act(views(early), legal_rows(early), seeds[:100])
+    assert (asked == alone).all()
+
+
+def test_values_of_both_sides_share_the_points_left():
+    states = random_positions(Rules(), 50, 30, seed=5)
+    values = action_values(states)
+    for i in range(50):
+        best = int(values[i].argmax())
+        after = states[i : i + 1].copy()
+        step(after, np.array([best]))
+        won = after["scores"][0] - states["scores"][i]
+        me, other = int(states["current_player"][i]), int(after["current_player"][0])
+        rest = int(solve(after)[0][0])
+        left = 120 - int(states["scores"][i, :2].sum())
+        mine = int(won[me]) + (rest if me == other else left - int(won.sum()) - rest)
+        assert mine == values[i].max()
+
+
+def test_a_second_process_runs_the_cached_solver():
+    code = "from briscola_env.policies.solver import solve\n"
+    code += "from briscola_env.state import new_states\nfrom briscola_env.rules import Rules\n"
+    code += "from briscola_env.dealing import deal\nimport numpy as np\n"
+    code += "s = new_states(Rules(cards=tuple(range(12))), 1)\n"
+    code += "deal(s, np.zeros(1, np.uint64)); print(int(solve(s)[0][0]))"
+    runs = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        for _ in range(2)
+    ]
+    assert runs[0].stdout == runs[1].stdout != ""
