@@ -23,7 +23,7 @@ BEST, LAST = f"best{SUFFIX}", f"last{SUFFIX}"  # names in the folder of a run
 
 _FORMAT = "briscola-checkpoint"
 _FORMAT_VERSION = 1
-_FIELDS = ("frame", "show_points", "exact_endgame", "network", "training")
+_FIELDS = ("frame", "show_points", "exact_endgame", "reward_points", "network", "training")
 
 
 @dataclass(frozen=True)
@@ -31,14 +31,16 @@ class Checkpoint:
     """A network's weights and all that is needed to use them.
 
     rules, frame, show_points: of the encoder that it was trained with. exact_endgame: whether it
-    leaves the last tricks of two players to exact play. network: sizes, as `policies.network` takes
-    them. training: facts for people. weights: float32 arrays by name.
+    leaves the last tricks of two players to exact play. reward_points: card points that the
+    critic's value of 1 stands for. network: sizes, as `policies.network` takes them. training:
+    facts for people. weights: float32 arrays by name.
     """
 
     rules: Rules
     frame: str
     show_points: str
     exact_endgame: bool
+    reward_points: float
     network: Mapping[str, Any]
     training: Mapping[str, Any]
     weights: Mapping[str, NDArray[np.float32]]
@@ -57,6 +59,7 @@ class Checkpoint:
             "frame": self.frame,
             "show_points": self.show_points,
             "exact_endgame": self.exact_endgame,
+            "reward_points": self.reward_points,
             "network": dict(self.network),
             "training": dict(self.training),
         }

@@ -8,6 +8,7 @@ environments.
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from briscola_env.cards import (
     ACE,
@@ -32,6 +33,7 @@ from briscola_env.rules import (
     REL_PLUS,
     WITHDRAW_CARD,
 )
+from briscola_env.state import States
 
 _DEUCE, _TWO_TRUMPS = 1, 2  # indices in rules.WITHDRAW
 _LAST_TRICKS = 2  # bit of the index in rules.SHOW_PARTNER
@@ -371,3 +373,12 @@ def returns(states: Any, out: Any) -> None:
     for i in range(len(states)):
         for seat in range(states[i]["players"]):
             out[i, seat] = states[i]["scores"][seat % states[i]["sides"]]
+
+
+def trick_margins(states: States) -> NDArray[np.float32]:
+    """The last trick's points for each seat's side, less the mean of the others': [N, players]."""
+    players, sides = int(states["players"][0]), int(states["sides"][0])
+    points = states["last_points"].astype(np.float32)[:, None]
+    won = states["last_winner"][:, None] % sides == np.arange(players) % sides
+    margins: NDArray[np.float32] = np.where(won, points, -points / (sides - 1))
+    return margins

@@ -7,19 +7,17 @@ no change of sign between players who see different things.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from briscola_env.dealing import deal
 from briscola_env.encoding import Encoder
-from briscola_env.engine import legal_actions, step
+from briscola_env.engine import legal_actions, step, trick_margins
 from briscola_env.information import info_state
-from briscola_env.jit import kernel
-from briscola_env.policies.endgame import lead_points_one, set_points_one
+from briscola_env.policies.endgame import endgame_margins
 from briscola_env.rng import deal_seeds, decision_seeds
-from briscola_env.state import States, new_states
+from briscola_env.state import new_states
 
 Chooser = Callable[
     [NDArray[np.int8], NDArray[np.bool_], NDArray[np.uint64]],
@@ -107,32 +105,6 @@ def collect(
         if over.any():
             live, playing = live[~over], playing[~over]
     return rollout
-
-
-def trick_margins(states: States) -> NDArray[np.float32]:
-    """The last trick's points for each seat's side, less the mean of the others': [N, players]."""
-    players, sides = int(states["players"][0]), int(states["sides"][0])
-    points = states["last_points"].astype(np.float32)[:, None]
-    won = states["last_winner"][:, None] % sides == np.arange(players) % sides
-    return np.where(won, points, -points / (sides - 1))
-
-
-def endgame_margins(states: States) -> NDArray[np.float32]:
-    """What the tricks still to come are worth to two players who play them exactly: [N, 2]."""
-    leaders = np.empty(len(states), np.int64)
-    _leaders_margins(states, leaders)
-    leads = states["leader"][:, None] == np.arange(2)
-    return np.where(leads, leaders[:, None], -leaders[:, None]).astype(np.float32)
-
-
-@kernel
-def _leaders_margins(states: Any, out: Any) -> None:
-    for i in range(len(states)):
-        state = states[i]
-        firsts = state["hands"][state["leader"]]
-        seconds = state["hands"][1 - state["leader"]]
-        total = set_points_one(firsts | seconds)
-        out[i] = 2 * lead_points_one(firsts, seconds, state["trump"], total) - total
 
 
 def slots_per_seat(encoder: Encoder) -> int:

@@ -73,6 +73,7 @@ def to_checkpoint(model: MaskablePPO, env: BriscolaVecEnv) -> Checkpoint:
     facts = {"algorithm": "sb3-contrib MaskablePPO", "decisions": int(model.num_timesteps)}
     return Checkpoint(
         *(encoder.rules.single_deal(), encoder.frame, encoder.show_points, False),
+        *(float(encoder.rules.deck_points),),
         *(sizes | {"actor": ACTOR, "critic": CRITIC}, facts, weights),
     )
 

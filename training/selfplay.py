@@ -280,7 +280,7 @@ def to_checkpoint(learner: Learner) -> Checkpoint:
     }
     return Checkpoint(
         *(config.table, config.frame, config.show_points, config.exact_endgame),
-        *(learner.network.sizes, facts, weights_of(learner.network)),
+        *(config.reward_points, learner.network.sizes, facts, weights_of(learner.network)),
     )
 
 

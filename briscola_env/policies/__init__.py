@@ -5,6 +5,7 @@ from pathlib import Path
 
 from briscola_env.checkpoint import SUFFIX, Checkpoint
 from briscola_env.policies.base import Policy, RandomPolicy
+from briscola_env.policies.endgame import ExactEndgame
 from briscola_env.policies.expert import ExpertPolicy
 from briscola_env.policies.heuristics import GreedyPolicy
 from briscola_env.policies.ismcts import IsmctsPolicy
@@ -36,14 +37,28 @@ def make_policy(name: str, rules: Rules) -> Policy:
     word, colon, number = name.partition(":")
     if colon and word in SEARCH_POLICIES and number.isascii() and number.isdecimal():
         return SEARCH_POLICIES[word](int(number))
+    if word == "search" and colon:
+        return _network_search(name, number, rules)
     if is_checkpoint(name):
         from briscola_env.policies.network import policy_of  # only this needs torch
 
         return policy_of(Checkpoint.load(name), rules, name)
     raise ValueError(
         f"unknown policy {name!r}: allowed are {', '.join(NAMED_POLICIES)}, pimc:K, ismcts:N, "
-        "or the path of a checkpoint or of a run's folder"
+        "search:WORLDS:PATH, or the path of a checkpoint or of a run's folder"
     )
+
+
+def _network_search(name: str, argument: str, rules: Rules) -> Policy:
+    """The policy `search:WORLDS:PATH`."""
+    worlds, colon, path = argument.partition(":")
+    if not (colon and worlds.isascii() and worlds.isdecimal() and int(worlds) > 0):
+        raise ValueError(f"policy {name!r}: write it as search:WORLDS:PATH, like search:50:runs/a")
+    from briscola_env.policies.netsearch import NetworkSearch
+
+    checkpoint = Checkpoint.load(path)
+    search: Policy = NetworkSearch(checkpoint, rules, int(worlds), name)
+    return ExactEndgame(search) if rules.players == 2 else search
 
 
 __all__ = [

@@ -81,6 +81,19 @@ def _odds_of_card(past: Any, card: Any, weights: Any, temperature: Any, values: 
 
 
 @kernel
+def _can_undo(past: Any, last: Any) -> Any:
+    """True if the place `last` of the history is a card and, where a trick has to be opened again,
+    so are all of its places: swaps and signals are not undone."""
+    count = np.int64(past["players"]) if past["table_count"] == 0 else 1
+    if last < count - 1:
+        return False
+    for i in range(last - count + 1, last + 1):
+        if past["history"][i] >= NUM_CARDS:
+            return False
+    return True
+
+
+@kernel
 def odds_one(past: Any, plays: Any, weights: Any, temperature: Any, values: Any) -> Any:
     """How well a world explains the latest `plays` cards of the deal, 0..1.
 
@@ -89,7 +102,7 @@ def odds_one(past: Any, plays: Any, weights: Any, temperature: Any, values: Any)
     """
     odds, last = 1.0, np.int64(past["history_length"]) - 1
     for i in range(last, max(last - plays, -1), -1):
-        if past["history"][i] >= NUM_CARDS:
+        if not _can_undo(past, i):
             break
         card = _undo_play(past, i)
         if past["current_player"] != past["observer"]:

@@ -147,6 +147,25 @@ def _choose_exactly(info_states: Any, out: Any) -> None:
         out[i] = exact_card_one(info_states[i]) if is_open_one(info_states[i]) else -1
 
 
+@kernel
+def _leaders_margins(states: Any, out: Any) -> None:
+    for i in range(len(states)):
+        state = states[i]
+        firsts = state["hands"][state["leader"]]
+        seconds = state["hands"][1 - state["leader"]]
+        total = set_points_one(firsts | seconds)
+        out[i] = 2 * lead_points_one(firsts, seconds, state["trump"], total) - total
+
+
+def endgame_margins(states: States) -> NDArray[np.float32]:
+    """What the tricks still to come are worth to two players who play them exactly: [N, 2]."""
+    leaders = np.empty(len(states), np.int64)
+    _leaders_margins(states, leaders)
+    leads = states["leader"][:, None] == np.arange(2)
+    margins: NDArray[np.float32] = np.where(leads, leaders[:, None], -leaders[:, None])
+    return margins.astype(np.float32)
+
+
 class ExactEndgame:
     """Any policy, with the last three tricks of two players played exactly.
 

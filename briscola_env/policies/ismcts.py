@@ -82,11 +82,25 @@ def _grow(tree: Any, size: Any, node: Any, action: Any, side: Any) -> None:
 
 
 @kernel
-def _untried_one(world: Any, untried: Any, weights: Any) -> Any:
-    """The expert's choice if it is among the untried actions, else one of them at random."""
-    action = expert_move_one(world, weights)
-    if untried & bit(action) != 0:
-        return action
+def _child_of(tree: Any, node: Any, action: Any) -> Any:
+    """The child that an action leads to, 0 if there is none."""
+    child = tree[node]["child"]
+    while child > 0 and tree[child]["action"] != action:
+        child = tree[child]["sibling"]
+    return child
+
+
+@kernel
+def _choose(world: Any, tree: Any, node: Any, weights: Any, options: Any) -> Any:
+    """An action at a node below the root: the expert's while the node is new, then by UCB.
+
+    Actions without a child come first, in random order.
+    """
+    best, untried = _best_child(tree, node, legal_set_one(world), options["exploration"])
+    if tree[node]["visits"] < options["trust"]:
+        return expert_move_one(world, weights)
+    if untried == 0:
+        return tree[best]["action"]
     for _ in range(random_below(world, popcount(untried))):
         untried &= untried - 1
     return lowest(untried)
@@ -112,16 +126,14 @@ def _iterate(
     while not grown and world["current_player"] >= 0 and world["deals"] == deals:
         if is_open_one(world):
             break
-        legal = legal_set_one(world)
-        child, untried = _best_child(tree, node, legal, options["exploration"])
-        tried = popcount(legal & ~untried)
-        if untried != 0 and options["widening"] * tried * tried <= tree[node]["visits"]:
-            action = _untried_one(world, untried, weights)
+        action = _choose(world, tree, node, weights, options)
+        child = _child_of(tree, node, action)
+        if child == 0:
             _grow(tree, size, node, action, world["current_player"] % sides)
             child, grown = size, True
             size += 1
         node = child
-        step_one(world, tree[node]["action"])
+        step_one(world, action)
     play_out_one(world, deals, weights, scores)
     while node > 0:
         tree[node]["visits"] += 1
@@ -174,15 +186,20 @@ def _ismcts_one(
 ) -> Any:
     """The action with most visits.
 
-    Visit k of every action of the root is in the same world k, so that luck is shared.
+    Visit k of every action of the root is in the same world k, so that luck is shared; worlds
+    [iterations + 2] keeps them behind two records to work in.
     """
     values, scores = np.zeros(NUM_CARDS), np.zeros(MAX_SIDES, np.int16)
     _grow_root(tree, info, actions, weights, values)
-    size, world = len(actions) + 1, worlds[0]
+    size, sampled, world = len(actions) + 1, 0, worlds[0]
     for _ in range(iterations):
         child = _root_child(tree, len(actions), options)
-        world_seed = child_seed(seed, tree[child]["visits"])
-        sample_one(info, world_seed, weights, options, worlds, values)
+        visits = tree[child]["visits"]
+        if visits == sampled:
+            sample_one(info, child_seed(seed, visits), weights, options, worlds, values)
+            worlds[2 + sampled] = worlds[0]
+            sampled += 1
+        worlds[0] = worlds[2 + visits]
         step_one(world, tree[child]["action"])
         size = _iterate(world, tree, child, size, info["deals"], weights, options, scores)
     return actions[np.argmax(tree["visits"][1 : len(actions) + 1])]
@@ -199,7 +216,7 @@ def _ismcts(
     tree: Any,
     out: Any,
 ) -> None:
-    worlds = infos[:1].repeat(2)
+    worlds = infos[:1].repeat(iterations + 2)
     for i in range(len(infos)):
         info = infos[i]
         out[i] = settled_one(info, legal[i])

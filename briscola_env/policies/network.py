@@ -165,12 +165,12 @@ class NetworkPolicy:
         """Probabilities, float32 [N, num_actions], at the table; ValueError if a row has no legal
         action.
         """
-        logits, mask = self._logits(info_states, legal)
+        logits, mask = self.logits(info_states, legal)
         framed = masked_log_probs(logits, mask).exp().numpy()
         return self.encoder.columns_to_frame(info_states, framed)
 
-    def _logits(self, info_states: States, legal: NDArray[np.bool_]) -> tuple[Tensor, Tensor]:
-        """Logits and mask, [N, num_actions] in the encoder's frame."""
+    def logits(self, info_states: States, legal: NDArray[np.bool_]) -> tuple[Tensor, Tensor]:
+        """Logits and mask, [N, num_actions] in the encoder's frame; ValueError as above."""
         if not legal.any(axis=1).all():
             raise ValueError("a row of the mask has no legal action: that seat is not to move")
         observations = torch.from_numpy(self.encoder.encode(info_states))
@@ -182,7 +182,7 @@ class NetworkPolicy:
         self, info_states: States, legal: NDArray[np.bool_], seeds: NDArray[np.uint64]
     ) -> NDArray[np.int64]:
         """See `Policy.act`."""
-        logits, mask = self._logits(info_states, legal)
+        logits, mask = self.logits(info_states, legal)
         actions = logits.masked_fill(~mask, _ILLEGAL).argmax(dim=1).numpy()
         return self.encoder.to_frame(info_states, actions)
 

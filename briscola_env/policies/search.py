@@ -35,12 +35,12 @@ SEARCH_OPTIONS = np.dtype(
         ("plays", np.int64),  # how many of the latest cards a world has to explain; 0 = none
         ("temperature", np.float64),  # card points: how far off the expert others may be
         ("exploration", np.float64),  # card points: the constant of UCB (ismcts)
-        ("widening", np.float64),  # a node with t replies tried wants widening * t * t visits
+        ("trust", np.float64),  # visits of a node before UCB replaces the expert's choice (ismcts)
     ]
 )
 """How the searches are tuned; docs/opponents.md has the figures."""
 
-DEFAULT_OPTIONS = (100.0, 6, 2.0, 10.0, 50.0)
+DEFAULT_OPTIONS = (100.0, 6, 2.0, 30.0, 100.0)
 _MOST_ATTEMPTS = 16
 _ONE = 1 << 30
 

@@ -26,12 +26,12 @@ ROOT = Path(__file__).parents[2]
 
 def make_checkpoint(rules=None, frame="trump_first", seed=0):
     rules = rules or Rules()
-    blank = Checkpoint(rules, frame, "all", False, {}, {"seed": seed}, {})
+    blank = Checkpoint(rules, frame, "all", False, 40.0, {}, {"seed": seed}, {})
     network = ActorCritic(blank.encoder.size, rules.num_actions, [32], [8], seed)
     # The head starts near zero: spread it, so that choices differ.
     network.actor_head.weight.data.mul_(300)
     weights = weights_of(network)
-    return Checkpoint(rules, frame, "all", False, network.sizes, {"seed": seed}, weights)
+    return Checkpoint(rules, frame, "all", False, 40.0, network.sizes, {"seed": seed}, weights)
 
 
 def positions(rules, n=100, plies=9):

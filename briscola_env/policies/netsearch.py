@@ -1,0 +1,139 @@
+"""One-step search over sampled worlds: a network as prior, as model of the others, and as judge.
+
+Every legal action is tried in the same worlds; the others answer by the network until the seat is
+to act again, where the critic says what is still to come. With two players an empty stock is solved
+instead. The prior decides between what the worlds cannot tell apart.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from briscola_env.checkpoint import Checkpoint
+from briscola_env.engine import step, trick_margins
+from briscola_env.information import info_state, resample
+from briscola_env.jit import kernel
+from briscola_env.policies.base import show_turns
+from briscola_env.policies.endgame import MOST_CARDS, endgame_margins
+from briscola_env.policies.network import NetworkPolicy, sample_actions
+from briscola_env.rng import child_seed
+from briscola_env.rules import Rules
+from briscola_env.state import States
+
+PRIOR_POINTS = 1.0
+"""Card points that one nat of the network's log-probability counts."""
+
+_ROWS = 32  # decisions searched at once: their worlds stay in the cache
+
+
+@kernel
+def _world_seeds(seeds: Any, out: Any) -> None:
+    """`out[i, w]`: the seed of world w of decision i."""
+    for i in range(out.shape[0]):
+        for world in range(out.shape[1]):
+            out[i, world] = child_seed(seeds[i], world)
+
+
+class NetworkSearch:
+    """The network's policy, improved by looking one move ahead in `worlds` sampled worlds.
+
+    The checkpoint must be for these rules, but for the length of the match (CheckpointError).
+    """
+
+    def __init__(self, checkpoint: Checkpoint, rules: Rules, worlds: int, name: str) -> None:
+        self.name = name
+        self.network = NetworkPolicy(checkpoint, rules, name)
+        self.worlds = worlds
+        self._points = checkpoint.reward_points
+
+    def act(
+        self, info_states: States, legal: NDArray[np.bool_], seeds: NDArray[np.uint64]
+    ) -> NDArray[np.int64]:
+        """See `Policy.act`."""
+        actions: NDArray[np.int64] = legal.argmax(axis=1)
+        choices = np.flatnonzero(legal.sum(axis=1) != 1)
+        for first in range(0, len(choices), _ROWS):
+            rows = choices[first : first + _ROWS]
+            actions[rows] = self._search(info_states[rows], legal[rows], seeds[rows])
+        return actions
+
+    def _search(
+        self, infos: States, legal: NDArray[np.bool_], seeds: NDArray[np.uint64]
+    ) -> NDArray[np.int64]:
+        """The best action of each of a few decisions."""
+        prior = np.log(np.maximum(self.network.probabilities(infos, legal), 1e-9))
+        scores = np.where(legal, PRIOR_POINTS * prior, -np.inf)
+        world_seeds = np.empty((len(infos), self.worlds), np.uint64)
+        _world_seeds(seeds, world_seeds)
+        copies = np.repeat(infos, self.worlds)
+        worlds = copies.copy()
+        resample(copies, world_seeds.ravel(), worlds)
+        rows, moves = np.nonzero(legal)
+        tried = worlds.reshape(len(infos), self.worlds)[rows].ravel()
+        seats = np.repeat(infos["observer"][rows].astype(np.int64), self.worlds)
+        luck = world_seeds[rows].ravel()
+        margins = self._look_ahead(tried, np.repeat(moves, self.worlds), seats, luck)
+        scores[rows, moves] += margins.reshape(len(rows), self.worlds).mean(axis=1)
+        best: NDArray[np.int64] = scores.argmax(axis=1)
+        return best
+
+    def _look_ahead(
+        self,
+        states: States,
+        moves: NDArray[np.int64],
+        seats: NDArray[np.int64],
+        luck: NDArray[np.uint64],
+    ) -> NDArray[np.float64]:
+        """Margins [K], in card points, that `seats` may expect from moves in full states."""
+        players, each = int(states["players"][0]), np.arange(len(states))
+        solved = players == 2 and int(states["hand_size"][0]) <= MOST_CARDS
+        margins, open_game = np.zeros(len(states)), np.ones(len(states), np.bool_)
+        acting, choices = each, moves
+        while acting.size:
+            before = states["trick"].copy()
+            moved = states[acting]
+            step(moved, choices)
+            states[acting] = moved
+            ended = np.flatnonzero(states["trick"] > before)
+            margins[ended] += trick_margins(states[ended])[np.arange(len(ended)), seats[ended]]
+            if solved:
+                known = ended[
+                    (states["trick"] >= states["draws"])[ended]
+                    & (states["current_player"][ended] >= 0)
+                ]
+                ahead = endgame_margins(states[known])
+                margins[known] += ahead[np.arange(len(known)), seats[known]]
+                open_game[known] = False
+            open_game &= states["current_player"] >= 0
+            acting = np.flatnonzero(open_game & (states["current_player"] != seats))
+            choices = self._answers(states, acting, luck)
+        rest = np.flatnonzero(open_game)
+        margins[rest] += self._values(states[rest], seats[rest])
+        return margins
+
+    def _answers(
+        self, states: States, rows: NDArray[np.int64], luck: NDArray[np.uint64]
+    ) -> NDArray[np.int64]:
+        """What the others do: samples of the network's policy from what each of them knows."""
+        infos = np.empty(len(rows), states.dtype)
+        legal = np.empty((len(rows), int(states["num_actions"][0])), np.bool_)
+        seats = np.empty(len(rows), np.int64)
+        show_turns(states, rows, infos, legal, seats)
+        logits, mask = self.network.logits(infos, legal)
+        actions, log_probs = np.empty(len(rows), np.int64), np.empty(len(rows), np.float32)
+        # The place in the deal tells one answer's luck from the next.
+        seeds = luck[rows] + infos["history_length"].astype(np.uint64)
+        sample_actions(logits.numpy(), mask.numpy(), seeds, actions, log_probs)
+        return self.network.encoder.to_frame(infos, actions)
+
+    def _values(self, states: States, seats: NDArray[np.int64]) -> NDArray[np.float64]:
+        """What the critic expects for `seats`, in card points."""
+        infos = np.empty_like(states)
+        info_state(states, seats, infos)
+        observations = torch.from_numpy(self.network.encoder.encode(infos))
+        with torch.inference_mode():
+            values = self.network.network.values(observations).double().numpy()
+        points: NDArray[np.float64] = values * self._points
+        return points
