@@ -12,7 +12,7 @@ from typing import Any
 
 from briscola_env.cards import parse_card
 from briscola_env.checkpoint import Checkpoint, find
-from briscola_env.policies import NAMED_POLICIES, Policy, is_checkpoint, make_policy
+from briscola_env.policies import Policy, checkpoint_of, make_policy
 from briscola_env.rules import InvalidRulesError, Rules
 
 _USER_CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -43,17 +43,13 @@ def load_policy(name: str, rules: Rules) -> Policy:
     return policy
 
 
-def _is_path(name: str) -> bool:
-    """True if it is the path of a checkpoint; a folder `greedy` does not hide the policy."""
-    return name not in NAMED_POLICIES and is_checkpoint(name)
-
-
 def table_rules(names: Sequence[str], options: Mapping[str, Any]) -> Rules:
     """The rules of the first checkpoint among the names (else the default), with these options.
 
     One deal an episode. Whether every checkpoint can play them is checked by `load_policy`.
     """
-    base = next((Checkpoint.load(name).rules for name in names if _is_path(name)), Rules())
+    paths = (path for path in map(checkpoint_of, names) if path is not None)
+    base = next((Checkpoint.load(path).rules for path in paths), Rules())
     values = base.single_deal().to_dict()
     if options.get("players", base.players) != base.players:
         values["removed_two"] = None  # a default of three players
@@ -82,8 +78,9 @@ def parse_rule(text: str) -> tuple[str, Any]:
 
 def source_file(name: str) -> Path | None:
     """The file that a loaded policy comes from: its checkpoint or its module; None for ours."""
-    if _is_path(name):
-        return find(name)
+    checkpoint = checkpoint_of(name)
+    if checkpoint is not None:
+        return find(checkpoint)
     if _USER_CLASS.fullmatch(name):
         path = sys.modules[name.partition(":")[0]].__file__
         return Path(path) if path else None

@@ -20,11 +20,17 @@ NAMED_POLICIES: dict[str, Callable[[], Policy]] = {
 }
 SEARCH_POLICIES: dict[str, Callable[[int], Policy]] = {"pimc": PimcPolicy, "ismcts": IsmctsPolicy}
 """By the word before the colon: `pimc:1000` makes 1,000 play-outs a move."""
+_SEARCH = "search"  # `search:50:runs/a`: a checkpoint with one-step search in 50 worlds
 
 
-def is_checkpoint(name: str) -> bool:
-    """True if the name of a policy is meant as the path of a checkpoint or of a run's folder."""
-    return name.endswith(SUFFIX) or "/" in name or Path(name).exists()
+def checkpoint_of(name: str) -> str | None:
+    """The checkpoint's or run folder's path that a policy's name has in it, if any."""
+    word, colon, rest = name.partition(":")
+    if word == _SEARCH and colon:
+        return rest.partition(":")[2]
+    if name in NAMED_POLICIES or (word in SEARCH_POLICIES and colon):
+        return None
+    return name if name.endswith(SUFFIX) or "/" in name or Path(name).exists() else None
 
 
 def make_policy(name: str, rules: Rules) -> Policy:
@@ -34,31 +40,32 @@ def make_policy(name: str, rules: Rules) -> Policy:
     """
     if name in NAMED_POLICIES:
         return NAMED_POLICIES[name]()
-    word, colon, number = name.partition(":")
-    if colon and word in SEARCH_POLICIES and number.isascii() and number.isdecimal():
-        return SEARCH_POLICIES[word](int(number))
-    if word == "search" and colon:
-        return _network_search(name, number, rules)
-    if is_checkpoint(name):
-        from briscola_env.policies.network import policy_of  # only this needs torch
+    word, colon, argument = name.partition(":")
+    if word in SEARCH_POLICIES and colon:
+        return SEARCH_POLICIES[word](_count(name, argument))
+    path = checkpoint_of(name)
+    if path is None:
+        raise ValueError(
+            f"unknown policy {name!r}: allowed are {', '.join(NAMED_POLICIES)}, pimc:K, ismcts:N, "
+            "search:WORLDS:PATH, or the path of a checkpoint or of a run's folder"
+        )
+    # Only networks need torch.
+    if path == name:
+        from briscola_env.policies.network import policy_of
 
-        return policy_of(Checkpoint.load(name), rules, name)
-    raise ValueError(
-        f"unknown policy {name!r}: allowed are {', '.join(NAMED_POLICIES)}, pimc:K, ismcts:N, "
-        "search:WORLDS:PATH, or the path of a checkpoint or of a run's folder"
-    )
-
-
-def _network_search(name: str, argument: str, rules: Rules) -> Policy:
-    """The policy `search:WORLDS:PATH`."""
-    worlds, colon, path = argument.partition(":")
-    if not (colon and worlds.isascii() and worlds.isdecimal() and int(worlds) > 0):
-        raise ValueError(f"policy {name!r}: write it as search:WORLDS:PATH, like search:50:runs/a")
+        return policy_of(Checkpoint.load(path), rules, name)
     from briscola_env.policies.netsearch import NetworkSearch
 
-    checkpoint = Checkpoint.load(path)
-    search: Policy = NetworkSearch(checkpoint, rules, int(worlds), name)
+    worlds = _count(name, argument.partition(":")[0])
+    search = NetworkSearch(Checkpoint.load(path), rules, worlds, name)
     return ExactEndgame(search) if rules.players == 2 else search
+
+
+def _count(name: str, text: str) -> int:
+    """The number in a policy's name."""
+    if not (text.isascii() and text.isdecimal() and int(text) > 0):
+        raise ValueError(f"policy {name!r}: {text!r} is not a number of at least 1")
+    return int(text)
 
 
 __all__ = [
@@ -69,6 +76,6 @@ __all__ = [
     "PimcPolicy",
     "Policy",
     "RandomPolicy",
-    "is_checkpoint",
+    "checkpoint_of",
     "make_policy",
 ]

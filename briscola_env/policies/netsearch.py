@@ -97,12 +97,11 @@ class NetworkSearch:
             step(moved, choices)
             states[acting] = moved
             ended = np.flatnonzero(states["trick"] > before)
-            margins[ended] += trick_margins(states[ended])[np.arange(len(ended)), seats[ended]]
+            if ended.size:
+                margins[ended] += trick_margins(states[ended])[np.arange(len(ended)), seats[ended]]
             if solved:
-                known = ended[
-                    (states["trick"] >= states["draws"])[ended]
-                    & (states["current_player"][ended] >= 0)
-                ]
+                empty = states["trick"] >= states["draws"]
+                known = ended[(empty & (states["current_player"] >= 0))[ended]]
                 ahead = endgame_margins(states[known])
                 margins[known] += ahead[np.arange(len(known)), seats[known]]
                 open_game[known] = False
