@@ -99,7 +99,7 @@ def _evaluate(args: argparse.Namespace) -> int:
         require_rich()  # before hours of playing
     names = [*args.policy, *args.against]
     rules = _rules(args, names)
-    policies = {name: load_policy(name, rules) for name in names}
+    policies = {name: load_policy(name, rules, args.allow_cheats) for name in names}
     sources = {name: source_hash(name) for name in policies}
     pairs = [(policy, opponent) for policy in args.policy for opponent in args.against]
     most = len(pairs) * (args.decks or (_SPRT_DECKS if args.sprt else _DECKS))
@@ -314,6 +314,9 @@ def _parser() -> argparse.ArgumentParser:
         "--by-phase", action="store_true", help="where points are won, and mistakes at the end"
     )
     evaluate.add_argument("--record", metavar="FILE", help="write every deal as a line of JSON")
+    evaluate.add_argument(
+        "--allow-cheats", action="store_true", help="play policies that see every card, as `oracle`"
+    )
     evaluate.add_argument("--json", action="store_true", help="JSON on standard output")
     _add_table_options(evaluate)
     evaluate.set_defaults(run=_evaluate)

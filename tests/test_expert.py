@@ -6,13 +6,13 @@ from importlib import resources
 
 import numpy as np
 import pytest
-from positions import legal_rows, play_match, random_positions, turn, views
 
 from briscola_env.cards import format_card, parse_card
 from briscola_env.information import info_state, resample
 from briscola_env.policies.expert import WEIGHTS, ExpertPolicy
 from briscola_env.policies.heuristics import GreedyPolicy
 from briscola_env.rules import EXCHANGE_SEVEN, FIRST_SIGNAL, NO_TRUMP, Rules
+from tests.positions import legal_rows, play_match, random_positions, turn, views
 
 TABLES = [
     Rules(),

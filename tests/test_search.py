@@ -2,12 +2,15 @@
 
 import numpy as np
 import pytest
-from positions import legal_rows, play_match, random_positions, turn, views
 
+from briscola_env.arena.entrants import load_policy
+from briscola_env.arena.match import evaluate
 from briscola_env.cards import cards_of
 from briscola_env.engine import step
+from briscola_env.envs.single import BriscolaEnv
 from briscola_env.information import info_state, resample
 from briscola_env.jit import kernel
+from briscola_env.policies import GreedyPolicy
 from briscola_env.policies.beliefs import _undo_play
 from briscola_env.policies.expert import ExpertPolicy, expert_weights
 from briscola_env.policies.heuristics import GreedyPolicy
@@ -16,6 +19,7 @@ from briscola_env.policies.oracle import OraclePolicy
 from briscola_env.policies.search import DEFAULT_OPTIONS, SEARCH_OPTIONS, PimcPolicy, sample_one
 from briscola_env.policies.solver import mistakes
 from briscola_env.rules import Rules
+from tests.positions import legal_rows, play_match, random_positions, turn, views
 
 TABLES = [
     Rules(),
@@ -180,3 +184,12 @@ def test_the_oracle_is_marked_as_a_cheat_and_plays_the_whole_end_game_exactly():
     early = random_positions(Rules(players=6), 10, 3, seed=2)
     moves = oracle.act(early, legal_rows(early), np.zeros(10, np.uint64))
     assert legal_rows(early)[np.arange(10), moves].all()
+
+
+def test_the_oracle_is_refused_unless_cheats_are_allowed():
+    with pytest.raises(ValueError, match="sees every card"):
+        load_policy("oracle", Rules())
+    with pytest.raises(ValueError, match="sees every card"):
+        BriscolaEnv(opponent="oracle")
+    oracle = load_policy("oracle", Rules(), allow_cheats=True)
+    assert evaluate(oracle, GreedyPolicy(), Rules(), 4, seed=0).margin.value > 20

@@ -6,8 +6,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-from naive import POINTS, trick_winner
-from positions import legal_rows, random_positions, views
 
 from briscola_env.cards import cards_of
 from briscola_env.engine import step
@@ -15,6 +13,8 @@ from briscola_env.policies.base import RandomPolicy
 from briscola_env.policies.endgame import ExactEndgame
 from briscola_env.policies.solver import action_values, mistakes, solve
 from briscola_env.rules import Rules
+from tests.naive import POINTS, trick_winner
+from tests.positions import legal_rows, random_positions, views
 
 
 def minimax(state):

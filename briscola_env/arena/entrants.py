@@ -13,20 +13,30 @@ from typing import Any
 from briscola_env.cards import parse_card
 from briscola_env.checkpoint import Checkpoint, find
 from briscola_env.policies import Policy, checkpoint_of, make_policy
+from briscola_env.policies.base import cheats
 from briscola_env.rules import InvalidRulesError, Rules
 
 _USER_CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
-def load_policy(name: str, rules: Rules) -> Policy:
+def load_policy(name: str, rules: Rules, allow_cheats: bool = False) -> Policy:
     """The policy of this name at a table with these rules.
 
     A name that `policies.make_policy` knows, the path of a checkpoint or of a run's folder, or
     `module:Class`: your own policy, made by `Class(rules)`; the module is looked for in the
-    working directory too. ValueError says in one line what is wrong.
+    working directory too. One that sees every card is refused unless cheats are allowed.
+    ValueError says in one line what is wrong.
     """
-    if not _USER_CLASS.fullmatch(name):
-        return make_policy(name, rules)
+    policy = _user_policy(name, rules) if _USER_CLASS.fullmatch(name) else make_policy(name, rules)
+    if cheats(policy) and not allow_cheats:
+        raise ValueError(
+            f"policy {name!r} sees every card: `briscola evaluate --allow-cheats` is needed"
+        )
+    return policy
+
+
+def _user_policy(name: str, rules: Rules) -> Policy:
+    """The policy `module:Class`."""
     module, _, attribute = name.partition(":")
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from briscola_env.dealing import deal
 from briscola_env.engine import step_one
 from briscola_env.jit import kernel
-from briscola_env.policies.base import Policy, show_turns
+from briscola_env.policies.base import Policy, cheats, show_turns
 from briscola_env.rng import child_seeds, deal_seeds, decision_seeds
 from briscola_env.rules import IllegalActionError, Rules
 from briscola_env.state import GAME_STATE, States, format_state, new_states
@@ -179,7 +179,8 @@ def _play_chunk(
         for policy, end in zip(policies, ends.tolist(), strict=True):
             if end > start:
                 mine = slice(start, end)
-                actions[mine] = _ask(policy, infos[mine], legal[mine], luck[mine], rules)
+                shown = states[playing[mine]] if cheats(policy) else infos[mine]
+                actions[mine] = _ask(policy, shown, legal[mine], luck[mine], rules)
             start = end
         _step_games(states, playing, actions)
         steps += 1

@@ -14,6 +14,7 @@ from briscola_env.engine import legal_actions
 from briscola_env.envs.render import RENDER_MODES, check_render_mode, render_text
 from briscola_env.envs.table import Observation, Table, whole_action
 from briscola_env.policies import Policy, make_policy
+from briscola_env.policies.base import cheats
 from briscola_env.rng import SEAT_STREAM, child_seed, decision_seeds, number_below
 from briscola_env.rules import IllegalActionError, Rules
 
@@ -222,6 +223,9 @@ def seat_policies(
         chosen.update(zip(seats, players, strict=True))
     named = {player for player in chosen.values() if isinstance(player, str)}
     made = {name: make_policy(name, rules) for name in named}
+    for name, policy in made.items():
+        if cheats(policy):
+            raise ValueError(f"policy {name!r} sees every card: it cannot play in an environment")
     return [
         made[player] if isinstance(player, str) else player
         for player in (chosen[seat] for seat in range(1, rules.players))

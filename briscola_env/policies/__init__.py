@@ -9,6 +9,7 @@ from briscola_env.policies.endgame import ExactEndgame
 from briscola_env.policies.expert import ExpertPolicy
 from briscola_env.policies.heuristics import GreedyPolicy
 from briscola_env.policies.ismcts import IsmctsPolicy
+from briscola_env.policies.oracle import OraclePolicy
 from briscola_env.policies.search import PimcPolicy
 from briscola_env.rules import Rules
 
@@ -17,6 +18,7 @@ NAMED_POLICIES: dict[str, Callable[[], Policy]] = {
     "greedy": GreedyPolicy,
     "expert": ExpertPolicy,
     "expert-v1": lambda: ExpertPolicy("expert-v1"),
+    "oracle": OraclePolicy,
 }
 SEARCH_POLICIES: dict[str, Callable[[int], Policy]] = {"pimc": PimcPolicy, "ismcts": IsmctsPolicy}
 """By the word before the colon: `pimc:1000` makes 1,000 play-outs a move."""

@@ -29,6 +29,14 @@ class Policy(Protocol):
         ...
 
 
+def cheats(policy: Any) -> bool:
+    """True if a policy says that it must see all cards: it is handed full states, not info states.
+
+    Only the arena does that, and only when asked to.
+    """
+    return bool(getattr(policy, "cheats", False))
+
+
 @kernel
 def show_turns(states: Any, rows: Any, infos: Any, legal: Any, seats: Any) -> None:
     """What a policy is asked: for game rows[k], in row k of the others, whose turn it is, what that

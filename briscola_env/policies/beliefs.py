@@ -83,7 +83,8 @@ def _odds_of_card(past: Any, card: Any, weights: Any, temperature: Any, values: 
 @kernel
 def _can_undo(past: Any, last: Any) -> Any:
     """True if the place `last` of the history is a card and, where a trick has to be opened again,
-    so are all of its places: swaps and signals are not undone."""
+    so are all of its places: swaps and signals are not undone.
+    """
     count = np.int64(past["players"]) if past["table_count"] == 0 else 1
     if last < count - 1:
         return False
