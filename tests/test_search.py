@@ -10,7 +10,6 @@ from briscola_env.engine import step
 from briscola_env.envs.single import BriscolaEnv
 from briscola_env.information import info_state, resample
 from briscola_env.jit import kernel
-from briscola_env.policies import GreedyPolicy
 from briscola_env.policies.beliefs import _undo_play
 from briscola_env.policies.expert import ExpertPolicy, expert_weights
 from briscola_env.policies.heuristics import GreedyPolicy
