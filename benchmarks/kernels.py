@@ -10,7 +10,7 @@ import numpy as np
 
 from briscola_env.dealing import deal_one
 from briscola_env.encoding import encode_one
-from briscola_env.engine import legal_actions_one, step_one
+from briscola_env.engine import legal_actions, step_one
 from briscola_env.information import info_state_one
 from briscola_env.jit import kernel, lowest, popcount
 from briscola_env.rng import child_seed
@@ -111,8 +111,8 @@ def steps(
                 encode_one(
                     known, trump_first, reburied, messages, match_wins, show_points, i, out, words
                 )
-            if stages > 3:
-                legal_actions_one(state, i, masks)
+        if stages > 3:
+            legal_actions(states, masks)
 
 
 @kernel

@@ -175,7 +175,7 @@ def _encode_numbers(
         if message >= 0:
             out[row, at + message] = 1
         at += messages
-    side = observer % sides
+    side = observer if sides == 3 else observer & 1
     for i in range(sides if match_wins > 0 else 0):
         out[row, at + min(np.int64(info["wins"][wrapped(side + i, sides)]), match_wins)] = 1
         at += match_wins + 1

@@ -176,20 +176,25 @@ def is_legal_one(state: Any, action: Any) -> Any:
 
 
 @kernel
-def legal_actions_one(state: Any, row: Any, out: Any) -> None:
-    """Legal actions of the seat to act into that row of `out`; all False if the game is over.
+def legal_cards_one(state: Any, row: Any, out: Any) -> None:
+    """The cards that the seat to act may play into that row of `out`; False for all other actions.
 
     The row is indexed, not sliced: a slice counts references, which takes longer than all the rest.
     """
-    for action in range(state["num_actions"]):
+    for action in range(out.shape[1]):
         out[row, action] = False
-    if state["current_player"] < 0:
-        return
-    hand = state["hands"][state["current_player"]]
-    while hand:
-        out[row, lowest(hand)] = True
-        hand &= hand - 1
-    for action in range(NUM_CARDS, state["num_actions"]):
+    if state["current_player"] >= 0:
+        hand = state["hands"][state["current_player"]]
+        while hand:
+            out[row, lowest(hand)] = True
+            hand &= hand - 1
+
+
+@kernel
+def legal_actions_one(state: Any, row: Any, out: Any) -> None:
+    """Legal actions of the seat to act into that row of `out`; all False if the game is over."""
+    legal_cards_one(state, row, out)
+    for action in range(NUM_CARDS, out.shape[1]):
         out[row, action] = is_legal_one(state, action)
 
 
@@ -199,8 +204,13 @@ def legal_actions(states: Any, out: Any) -> None:
 
     A row is all False if and only if that game is over.
     """
-    for i in range(len(states)):
-        legal_actions_one(states[i], i, out)
+    # Two loops: without swaps and signals the compiler makes the first one six times as fast.
+    if out.shape[1] == NUM_CARDS:
+        for i in range(len(states)):
+            legal_cards_one(states[i], i, out)
+    else:
+        for i in range(len(states)):
+            legal_actions_one(states[i], i, out)
 
 
 # -------------------------------------------------------------------------------------------- step

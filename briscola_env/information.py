@@ -67,17 +67,17 @@ def _forget_signals(info: Any, side: Any) -> None:
 @kernel
 def info_state_one(state: Any, seat: Any, info: Any) -> None:
     """What `seat` knows, written into the record `info`; every field but the copy is erased."""
-    side = seat % state["sides"]
     info["observer"] = seat
     info["rng"] = np.uint64(0)
     info["stock"][:] = -1
     for other in range(state["players"]):
         if other != seat:
             info["hands"][other] = 0
-            if other % state["sides"] != side:
+            # Two sides alternate, three players are a side each: no division is needed.
+            if state["sides"] != 2 or (other ^ seat) & 1:
                 info["team_known"][other] = 0
     if state["signals"] and state["signal_audience"] == _TEAM:
-        _forget_signals(info, side)
+        _forget_signals(info, seat % state["sides"])
     if state["players"] == 2 and state["face_up"] < 0:
         # Nothing is left to draw: what one has not seen is the opponent's hand.
         info["known"][1 - seat] |= unseen_one(info, seat)

@@ -107,8 +107,8 @@ def positions(options: dict[str, Any], number: int, seed: int = 0) -> States:
     """Random positions of random games, one a game, from the deal to after the end."""
     rules, rng = Rules(**options), np.random.default_rng(seed)
     states = start(rules, rng.integers(0, 2**63, number))
-    deals = 1 if rules.match_wins == 0 else 1.3
-    stops = rng.integers(0, int(deals * rules.max_history) + 1, number)
+    longest = rules.max_history * (2 if rules.match_wins else 1)
+    stops = rng.integers(0, longest + 1, number)
     result = states.copy()
     for turn in range(int(stops.max()) + 1):
         result[stops == turn] = states[stops == turn]

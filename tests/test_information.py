@@ -156,7 +156,7 @@ def check_world(rules: Rules, observer: int, world: Any, info: Any, truth: Any) 
             assert hands[seat] & ~known & ~unseen == 0
     assert hands[observer] == truth["hands"][observer]
     assert card_set(stock) & ~unseen == 0
-    if observer != world["current_player"] >= 0 and world["claim"] >= 0:
+    if world["claim"] >= 0 and world["current_player"] not in (-1, observer):
         assert world["claim"] + FIRST_SIGNAL in legal_again(world)
 
 

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from briscola_env.cards import NUM_CARDS
 from briscola_env.dealing import deal, deal_one
 from briscola_env.encoding import Encoder, encode_one, swap_suit
-from briscola_env.engine import is_legal_one, returns, step_one
+from briscola_env.engine import is_legal_one, legal_actions, returns, step_one
 from briscola_env.envs.table import (
     REWARDS,
     check_one_of,
     check_reset_options,
+    frame_mask_one,
     fresh_seed,
-    mask_one,
     whole_number,
 )
 from briscola_env.information import info_state, info_state_one
@@ -84,12 +84,13 @@ def _deal_again(
 @kernel
 def _masks(states: Any, seats: Any, trump_first: Any, masks: Any) -> None:
     """Legal actions of `seats`, 0 for a seat that is not to move."""
+    legal_actions(states, masks)
     for i in range(len(states)):
-        if seats[i] >= 0 and seats[i] == states[i]["current_player"]:
-            mask_one(states[i], trump_first, i, masks)
-        else:
+        if seats[i] != states[i]["current_player"]:
             for action in range(masks.shape[1]):
-                masks[i, action] = 0
+                masks[i, action] = False
+        elif trump_first and seats[i] >= 0:
+            frame_mask_one(states[i], i, masks)
 
 
 @kernel
@@ -106,17 +107,16 @@ def _observe(
     masks: Any,
 ) -> None:
     """Features and masks of `seats` (-1: zeros); `info` [1] is scratch that stays in the cache."""
-    out = words.view(np.int8)
+    out, known = words.view(np.int8), info[0]
     for i in range(len(states)):
         if seats[i] < 0:
             for word in range(words.shape[1]):
                 words[i, word] = 0
         else:
             info[0] = states[i]
-            info_state_one(states[i], seats[i], info[0])
+            info_state_one(states[i], seats[i], known)
             encode_one(
-                *(info[0], trump_first, reburied, messages, match_wins, show_points),
-                *(i, out, words),
+                known, trump_first, reburied, messages, match_wins, show_points, i, out, words
             )
     _masks(states, seats, trump_first, masks)
 

@@ -32,15 +32,21 @@ Observation = dict[str, NDArray[Any]]
 
 
 @kernel
+def frame_mask_one(state: Any, row: Any, masks: Any) -> None:
+    """Let the trump suit and suit 0 change places in that row of `masks`."""
+    shift = CARDS_PER_SUIT * np.int64(state["trump"])
+    for card in range(CARDS_PER_SUIT if shift > 0 else 0):
+        legal = masks[row, card]
+        masks[row, card] = masks[row, shift + card]
+        masks[row, shift + card] = legal
+
+
+@kernel
 def mask_one(state: Any, trump_first: Any, row: Any, masks: Any) -> None:
     """Legal actions of the seat to act into that row of `masks`, in the frame; 0 if it is over."""
     legal_actions_one(state, row, masks)
     if trump_first:
-        shift = CARDS_PER_SUIT * np.int64(state["trump"])
-        for card in range(CARDS_PER_SUIT if shift > 0 else 0):
-            legal = masks[row, card]
-            masks[row, card] = masks[row, shift + card]
-            masks[row, shift + card] = legal
+        frame_mask_one(state, row, masks)
 
 
 @kernel
