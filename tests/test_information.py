@@ -10,6 +10,7 @@ from briscola_env.encoding import Encoder
 from briscola_env.engine import legal_actions, step
 from briscola_env.information import resample, unseen_one
 from briscola_env.policies import NAMED_POLICIES
+from briscola_env.policies.base import cheats
 from briscola_env.rules import FIRST_SIGNAL, Rules
 from briscola_env.state import GAME_STATE, States
 from tests.tables import OPTIONS, act, fewer, know, legal, masks, play_out, positions, start
@@ -105,9 +106,11 @@ def test_policies_masks_and_observations_do_not_see_what_is_hidden(table: str) -
         legal_actions(info, rows)  # a seat can tell its legal actions from what it knows
         assert np.array_equal(rows, masks(own))
         seeds = rng.integers(0, 2**63, len(own)).astype(np.uint64)
-        for make in NAMED_POLICIES.values():
-            actions = make().act(info, rows, seeds)
-            assert np.array_equal(actions, make().act(same, rows, seeds))
+        for policy in (make() for make in NAMED_POLICIES.values()):
+            if cheats(policy):
+                continue
+            actions = policy.act(info, rows, seeds)
+            assert np.array_equal(actions, policy.act(same, rows, seeds))
             assert rows[np.arange(len(own)), actions].all()
         encoder = Encoder(rules, "trump_first", "all")
         assert np.array_equal(encoder.encode(info), encoder.encode(same))
