@@ -9,7 +9,7 @@ BIN = .venv/bin
 PIP_INSTALL = -m pip install -qq --disable-pip-version-check
 PYTEST = $(BIN)/pytest -n auto --maxprocesses 4
 
-.PHONY: train test test-all fuzz lint test-base bench bench-quick clean
+.PHONY: train test test-all test-modes fuzz lint test-base bench bench-quick clean
 .PRECIOUS: .venv-base-%/ready
 
 # A run is never overwritten: each has a folder of its own. Another seed: `make train SEED=2`.
@@ -23,15 +23,22 @@ train: .venv/ready-train
 	@$(BIN)/briscola evaluate $(RUN) --against random greedy --decks 2000 --seed 1
 
 # One thread a process: the tests run in several processes already.
-test test-all: export OMP_NUM_THREADS = 1
+test test-all test-modes: export OMP_NUM_THREADS = 1
 
 test: lint
 	@echo "test: pytest"
 	@$(PYTEST)
 
-test-all: lint
+test-all: lint test-modes
 	@echo "test: pytest, the slow tests too"
 	@$(PYTEST) -m ""
+
+ENGINE_TESTS = $(patsubst %,tests/test_%.py,twin rule_cases rules engine state information resample encoding golden jit layers)
+
+test-modes: .venv/ready-dev
+	@echo "test: the engine uncompiled, with fewer games, then with bounds checks"
+	@NUMBA_DISABLE_JIT=1 $(PYTEST) $(ENGINE_TESTS)
+	@NUMBA_BOUNDSCHECK=1 $(PYTEST) $(ENGINE_TESTS)
 
 fuzz: .venv/ready-dev
 	@echo "fuzz: a million actions against the slow twin"

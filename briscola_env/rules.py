@@ -4,6 +4,7 @@ Rules are data: no class per variant. Their values are stamped into every game r
 never see this object. The errors that the edges of the package raise stand here too.
 """
 
+import operator
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
@@ -89,7 +90,7 @@ class Rules:
     def __post_init__(self) -> None:
         self._check_values()
         if self.cards is not None:
-            object.__setattr__(self, "cards", tuple(sorted(int(card) for card in self.cards)))
+            object.__setattr__(self, "cards", tuple(sorted(_card_ids(self.cards))))
         elif self.players == 3 and self.removed_two is None:
             object.__setattr__(self, "removed_two", "coins")
         self._check_deck()
@@ -122,12 +123,6 @@ class Rules:
                 f"removed_two={self.removed_two!r} is for players=3 without cards, "
                 f"not players={self.players}" + ("" if self.cards is None else " with cards")
             )
-        if self.cards is not None:
-            wrong = [card for card in self.cards if not 0 <= card < NUM_CARDS]
-            if wrong or len(set(self.cards)) < len(self.cards):
-                raise InvalidRulesError(
-                    f"cards={self.cards}: different ids of 0..{NUM_CARDS - 1} are allowed"
-                )
         size = len(self.deck)
         if size % self.players or size <= self.players * self.hand_size:
             raise InvalidRulesError(
@@ -243,6 +238,17 @@ class Rules:
         if action < FIRST_SIGNAL:
             return SWAP_NAMES[action - NUM_CARDS]
         return self.messages[action - FIRST_SIGNAL]
+
+
+def _card_ids(cards: Any) -> list[int]:
+    """Different card ids as whole numbers; InvalidRulesError if they are anything else."""
+    try:
+        ids = [operator.index(card) for card in cards]
+    except TypeError:
+        ids = [-1]
+    if min(ids, default=0) < 0 or max(ids, default=0) >= NUM_CARDS or len(set(ids)) < len(ids):
+        raise InvalidRulesError(f"cards={cards!r}: different ids of 0..{NUM_CARDS - 1} are allowed")
+    return ids
 
 
 def _one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> None:

@@ -51,7 +51,7 @@ def piece(encoder: Encoder, name: str, row: Any) -> list[int]:
 def test_observations_say_what_the_features_mean(table: str, frame: str, show_points: str) -> None:
     rng = random.Random(f"{table} {frame} {show_points}")
     options = {"players": 2, **OPTIONS[table]}
-    games = Table(options, range(fewer(5)), [-1] * fewer(5))
+    games = Table(options, range(fewer(4)), [-1] * fewer(4))
     seats = range(options["players"])
     while not games.over:
         for seat in seats:

@@ -132,7 +132,7 @@ SHOWN: dict[str, tuple[dict[str, Any], int, Callable[[Scene], bool]]] = {
         lambda scene: withdrawn(scene) and bool(scene.game.named),
     ),
 }
-POSITIONS = 1 if config.DISABLE_JIT else 6
+POSITIONS = 1 if config.DISABLE_JIT else 5
 
 
 def check(
