@@ -82,7 +82,6 @@ def steps(
     info: Any,
     arguments: Any,
     out: Any,
-    words: Any,
     masks: Any,
 ) -> None:
     """`rounds` steps in every game, each followed by features and mask of the seat to act.
@@ -108,9 +107,7 @@ def steps(
                 info[0] = state
                 info_state_one(state, np.int64(state["current_player"]), known)
             if stages > 2:
-                encode_one(
-                    known, trump_first, reburied, messages, match_wins, show_points, i, out, words
-                )
+                encode_one(known, trump_first, reburied, messages, match_wins, show_points, i, out)
         if stages > 3:
             legal_actions(states, masks)
 

@@ -42,7 +42,7 @@ def _playouts(players: int) -> float:
 
 
 def batch(players: int) -> tuple[Any, ...]:
-    """Dealt games, and what the kernels need to show them: info, arguments, out, words, masks."""
+    """Dealt games, and what the kernels need to show them: info, arguments, out, masks."""
     rules = Rules(players=players)
     states = new_states(rules, GAMES)
     deal_all(states, Seeds().next())
@@ -50,7 +50,7 @@ def batch(players: int) -> tuple[Any, ...]:
     out = np.zeros((GAMES, encoder.size), np.int8)
     masks = np.zeros((GAMES, rules.num_actions), np.bool_)
     info = np.zeros(1, GAME_STATE)
-    return states, info, encoder.arguments, out, out.view(np.int64), masks
+    return states, info, encoder.arguments, out, masks
 
 
 def _random_steps(players: int) -> float:

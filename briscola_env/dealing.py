@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from briscola_env.cards import STRENGTH_OF, SUIT_OF, THREE
-from briscola_env.jit import bit, kernel, lowest, popcount, wrapped
+from briscola_env.jit import bit, inlined_kernel, kernel, lowest, popcount, wrapped
 from briscola_env.rng import random_below
 from briscola_env.state import States
 
@@ -55,7 +55,7 @@ def _shuffle(state: Any) -> None:
     state["stock_count"] = count
 
 
-@kernel
+@inlined_kernel
 def pop_stock(state: Any) -> Any:
     """Take the next face-down card."""
     top = np.int64(state["stock_count"]) - 1

@@ -22,8 +22,8 @@ from briscola_env.cards import (
     SUIT_CARDS,
     SUIT_OF,
 )
-from briscola_env.engine import winning_place
-from briscola_env.jit import bit, kernel, wrapped
+from briscola_env.engine import WINNERS, winning_place
+from briscola_env.jit import inlined_kernel, kernel, wrapped, write_8_bits, write_cards
 from briscola_env.rules import Rules
 from briscola_env.state import States
 
@@ -35,12 +35,7 @@ SHOW_POINTS = ("hidden", "own", "all")
 POINT_BITS = 7  # 0..120
 
 _OWN, _ALL = 1, 2  # indices in SHOW_POINTS
-_WORD = 8  # features are written eight at a time
-_PLANE_WORDS = NUM_CARDS // _WORD
-
-# The eight bits of each byte as eight bytes of 0 or 1, in one word.
-_BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
-_EXPAND = _BITS.view(np.int64)[:, 0].copy()
+_WORD = 8  # a row is whole words
 
 
 @dataclass(frozen=True)
@@ -119,34 +114,26 @@ def swap_suit(action: Any, trump: Any) -> Any:
     return action
 
 
-@kernel
+@inlined_kernel
 def _winning_cards(info: Any, hand: Any) -> Any:
     """The cards in `hand` that beat everything on the table; all if it is empty."""
-    if info["table_count"] == 0:
-        return hand
-    best = np.int64(info["table"][winning_place(info)])
-    suit, trump = SUIT_OF[best], info["trump"]
-    stronger = SUIT_CARDS[suit] & ~(bit(best + 1) - 1)
-    if suit != trump:
-        stronger |= SUIT_CARDS[trump]
-    return hand & stronger
+    return hand & WINNERS[info["table"][winning_place(info)], info["trump"]]
 
 
 @kernel
-def _write_plane(words: Any, row: Any, word: Any, cards: Any, trump: Any) -> Any:
-    """Write a set of cards as 40 bytes; trump: the suit to change places with suit 0.
-
-    Rows are indexed, not sliced, in all that is called for every game: a slice of an array counts
-    references, which takes as long as a plane.
-    """
-    if trump > 0:
-        cards = swap_suits(cards, trump)
-    for k in range(_PLANE_WORDS):
-        words[row, word + k] = _EXPAND[(cards >> (8 * k)) & 255]
-    return word + _PLANE_WORDS
+def _bit_or_none(card: Any) -> Any:
+    """The set of this card, or the empty set for -1; without a branch, as it is hard to foresee."""
+    return np.int64(card >= 0) << (np.int64(card) & 63)
 
 
-@kernel
+@inlined_kernel
+def _write_plane(out: Any, row: Any, at: Any, cards: Any, trump: Any) -> Any:
+    """Write a set of cards as 40 bytes; trump: the suit to change places with suit 0."""
+    write_cards(out, row, at, swap_suits(cards, trump) if trump > 0 else cards)
+    return at + NUM_CARDS
+
+
+@inlined_kernel
 def _encode_numbers(
     info: Any,
     at: Any,
@@ -187,7 +174,7 @@ def _encode_numbers(
         at += POINT_BITS
 
 
-@kernel
+@inlined_kernel
 def encode_one(
     info: Any,
     trump_first: Any,
@@ -197,33 +184,29 @@ def encode_one(
     show_points: Any,
     row: Any,
     out: Any,
-    words: Any,
 ) -> None:
-    """Features of one info state into that row of `out`, int8 [N, size].
-
-    words: the same memory as int64 [N, size / 8].
-    """
+    """Features of one info state into that row of `out`, int8 [N, size]."""
     n, observer = np.int64(info["players"]), np.int64(info["observer"])
     trump = np.int64(info["trump"]) if trump_first else np.int64(0)
     hand = info["hands"][observer]
-    at = _write_plane(words, row, 0, hand, trump)
-    at = _write_plane(words, row, at, _winning_cards(info, hand), trump)
-    at = _write_plane(words, row, at, bit(info["face_up"]) if info["face_up"] >= 0 else 0, trump)
+    at = _write_plane(out, row, 0, hand, trump)
+    at = _write_plane(out, row, at, _winning_cards(info, hand), trump)
+    at = _write_plane(out, row, at, _bit_or_none(info["face_up"]), trump)
     for i in range(n):
         place = wrapped(wrapped(observer + i, n) - info["leader"] + n, n)
-        on_table = bit(info["table"][place]) if place < info["table_count"] else 0
-        at = _write_plane(words, row, at, on_table, trump)
+        on_table = _bit_or_none(info["table"][place])
+        at = _write_plane(out, row, at, on_table, trump)
     for i in range(n):
-        at = _write_plane(words, row, at, info["played"][wrapped(observer + i, n)], trump)
+        at = _write_plane(out, row, at, info["played"][wrapped(observer + i, n)], trump)
     for i in range(n):
         seat = wrapped(observer + i, n)
-        at = _write_plane(words, row, at, info["known"][seat] | info["team_known"][seat], trump)
+        at = _write_plane(out, row, at, info["known"][seat] | info["team_known"][seat], trump)
     if reburied:
-        at = _write_plane(words, row, at, info["reburied"], trump)
-    for word in range(at, words.shape[1]):
-        words[row, word] = 0
+        at = _write_plane(out, row, at, info["reburied"], trump)
+    for place in range(at, out.shape[1], _WORD):
+        write_8_bits(out, row, place, 0)
     first = trump if trump_first else np.int64(-1)
-    _encode_numbers(info, np.int64(at * _WORD), first, messages, match_wins, show_points, row, out)
+    _encode_numbers(info, np.int64(at), first, messages, match_wins, show_points, row, out)
 
 
 @kernel
@@ -235,12 +218,9 @@ def _encode(
     match_wins: Any,
     show_points: Any,
     out: Any,
-    words: Any,
 ) -> None:
     for i in range(len(infos)):
-        encode_one(
-            infos[i], trump_first, reburied, messages, match_wins, show_points, i, out, words
-        )
+        encode_one(infos[i], trump_first, reburied, messages, match_wins, show_points, i, out)
 
 
 @kernel
@@ -310,7 +290,7 @@ class Encoder:
         """Features of info states [N]: int8 [N, size] of 0 and 1, in `out` if it is given."""
         if out is None:
             out = np.empty((len(info_states), self.size), np.int8)
-        _encode(info_states, *self.arguments, out, out.view(np.int64))
+        _encode(info_states, *self.arguments, out)
         return out
 
     def encode_tokens(self, info_states: States) -> NDArray[np.int16]:

@@ -14,6 +14,7 @@ from briscola_env.cards import (
     ACE,
     CARDS_PER_SUIT,
     NUM_CARDS,
+    NUM_SUITS,
     POINTS_OF,
     SEVEN,
     STRENGTH_OF,
@@ -22,7 +23,7 @@ from briscola_env.cards import (
     TWO,
 )
 from briscola_env.dealing import next_deal_one, pop_stock
-from briscola_env.jit import bit, kernel, lowest, popcount, wrapped
+from briscola_env.jit import bit, inlined_kernel, kernel, lowest, popcount, wrapped, write_cards
 from briscola_env.rules import (
     EXCHANGE_SEVEN,
     FIRST_SIGNAL,
@@ -44,17 +45,32 @@ _LOW_CARDS = np.int64(0x1F)  # the ranks 2..7 of one suit
 _CARICHI = np.int64(0x300)  # its three and ace
 
 
+def _winners() -> NDArray[np.int64]:
+    """By winning card and trump: the set of cards that, played next, win instead (section 3).
+
+    The last row, also that of card -1, is for an empty table: all cards.
+    """
+    winners = np.full((NUM_CARDS + 1, NUM_SUITS), -1, np.int64)
+    for best in range(NUM_CARDS):
+        for trump in range(NUM_SUITS):
+            winners[best, trump] = SUIT_CARDS[SUIT_OF[best]] & -(2 << best)
+            if SUIT_OF[best] != trump:
+                winners[best, trump] |= SUIT_CARDS[trump]
+    return winners
+
+
+WINNERS = _winners()
+
+
 @kernel
 def beats(card: Any, best: Any, trump: Any) -> Any:
-    """True if `card`, played after the so far winning card `best`, wins instead (section 3)."""
-    if SUIT_OF[card] == SUIT_OF[best]:
-        return STRENGTH_OF[card] > STRENGTH_OF[best]
-    return SUIT_OF[card] == trump
+    """True if `card`, played after the so far winning card `best`, wins instead."""
+    return WINNERS[best, trump] & bit(card) != 0
 
 
-@kernel
+@inlined_kernel
 def winning_place(state: Any) -> Any:
-    """Place (0 = led) of the card on the table that wins so far; the table is not empty."""
+    """Place (0 = led) of the card on the table that wins so far; 0 if the table is empty."""
     table, trump = state["table"], state["trump"]
     place = 0
     for i in range(1, state["table_count"]):
@@ -175,25 +191,11 @@ def is_legal_one(state: Any, action: Any) -> Any:
     return state["signals"] == _FREE or _message_is_true(state, action - FIRST_SIGNAL)
 
 
-@kernel
-def legal_cards_one(state: Any, row: Any, out: Any) -> None:
-    """The cards that the seat to act may play into that row of `out`; False for all other actions.
-
-    The row is indexed, not sliced: a slice counts references, which takes longer than all the rest.
-    """
-    for action in range(out.shape[1]):
-        out[row, action] = False
-    if state["current_player"] >= 0:
-        hand = state["hands"][state["current_player"]]
-        while hand:
-            out[row, lowest(hand)] = True
-            hand &= hand - 1
-
-
-@kernel
+@inlined_kernel
 def legal_actions_one(state: Any, row: Any, out: Any) -> None:
     """Legal actions of the seat to act into that row of `out`; all False if the game is over."""
-    legal_cards_one(state, row, out)
+    over = state["current_player"] < 0
+    write_cards(out, row, 0, 0 if over else state["hands"][state["current_player"]])
     for action in range(NUM_CARDS, out.shape[1]):
         out[row, action] = is_legal_one(state, action)
 
@@ -204,19 +206,14 @@ def legal_actions(states: Any, out: Any) -> None:
 
     A row is all False if and only if that game is over.
     """
-    # Two loops: without swaps and signals the compiler makes the first one six times as fast.
-    if out.shape[1] == NUM_CARDS:
-        for i in range(len(states)):
-            legal_cards_one(states[i], i, out)
-    else:
-        for i in range(len(states)):
-            legal_actions_one(states[i], i, out)
+    for i in range(len(states)):
+        legal_actions_one(states[i], i, out)
 
 
 # -------------------------------------------------------------------------------------------- step
 
 
-@kernel
+@inlined_kernel
 def _record(state: Any, action: Any) -> None:
     length = state["history_length"]
     state["history"][length] = action
@@ -224,7 +221,7 @@ def _record(state: Any, action: Any) -> None:
     state["history_length"] = length + 1
 
 
-@kernel
+@inlined_kernel
 def _draw(state: Any, winner: Any) -> None:
     """Every seat draws one card, from the winner on; the face-up card is the last (section 3)."""
     players = np.int64(state["players"])
@@ -242,7 +239,7 @@ def _draw(state: Any, winner: Any) -> None:
             state["team_known"][seat] = state["hands"][seat]
 
 
-@kernel
+@inlined_kernel
 def deal_winner_one(state: Any) -> Any:
     """The side with strictly the most card points so far in this deal, -1 if two share that."""
     scores = state["scores"]
@@ -276,7 +273,7 @@ def _finish_deal(state: Any) -> None:
     state["current_player"] = -1
 
 
-@kernel
+@inlined_kernel
 def _finish_trick(state: Any) -> None:
     players = np.int64(state["players"])
     winner = wrapped(state["leader"] + winning_place(state), players)
@@ -297,7 +294,7 @@ def _finish_trick(state: Any) -> None:
         _finish_deal(state)
 
 
-@kernel
+@inlined_kernel
 def _play(state: Any, card: Any) -> None:
     seat = np.int64(state["current_player"])
     cards = bit(card)
@@ -352,7 +349,7 @@ def _signal(state: Any, message: Any) -> None:
             state["reference"][partner] = STRENGTH_OF[card]
 
 
-@kernel
+@inlined_kernel
 def step_one(state: Any, action: Any) -> None:
     """One action in one record: see `step`."""
     if state["current_player"] < 0:

@@ -103,21 +103,19 @@ def _observe(
     messages: Any,
     match_wins: Any,
     show_points: Any,
-    words: Any,
+    out: Any,
     masks: Any,
 ) -> None:
     """Features and masks of `seats` (-1: zeros); `info` [1] is scratch that stays in the cache."""
-    out, known = words.view(np.int8), info[0]
+    known = info[0]
     for i in range(len(states)):
         if seats[i] < 0:
-            for word in range(words.shape[1]):
-                words[i, word] = 0
+            for place in range(out.shape[1]):
+                out[i, place] = 0
         else:
             info[0] = states[i]
             info_state_one(states[i], seats[i], known)
-            encode_one(
-                known, trump_first, reburied, messages, match_wins, show_points, i, out, words
-            )
+            encode_one(known, trump_first, reburied, messages, match_wins, show_points, i, out)
     _masks(states, seats, trump_first, masks)
 
 
@@ -277,8 +275,7 @@ class Games:
             np.empty((self.num_games, self.rules.num_actions), np.bool_),
         )
         shown = self.seats if seats is None else seats
-        words = features.view(np.int64)
-        _observe(self.states, shown, self._info, *self.encoder.arguments, words, masks)
+        _observe(self.states, shown, self._info, *self.encoder.arguments, features, masks)
         return features, masks
 
     def masks(self, seats: NDArray[np.int64] | None = None) -> NDArray[np.bool_]:

@@ -19,19 +19,20 @@ from briscola_env.dealing import deal
 from briscola_env.encoding import Encoder, encode_one, swap_suit
 from briscola_env.engine import is_legal_one, legal_actions_one, step_one
 from briscola_env.information import info_state, info_state_one
-from briscola_env.jit import kernel
+from briscola_env.jit import inlined_kernel, kernel
 from briscola_env.rng import child_seed, deal_seeds
 from briscola_env.rules import IllegalActionError, Rules
 from briscola_env.state import GAME_STATE, States, format_state, new_states
 
 REWARDS = ("points", "win")
 OBSERVATIONS = ("planes", "tokens")
+INT8 = np.dtype(np.int8)  # NumPy takes a dtype faster than a type
 ILLEGAL = -2  # instead of a seat: the action was not legal and nothing has changed
 
 Observation = dict[str, NDArray[Any]]
 
 
-@kernel
+@inlined_kernel
 def frame_mask_one(state: Any, row: Any, masks: Any) -> None:
     """Let the trump suit and suit 0 change places in that row of `masks`."""
     shift = CARDS_PER_SUIT * np.int64(state["trump"])
@@ -41,7 +42,7 @@ def frame_mask_one(state: Any, row: Any, masks: Any) -> None:
         masks[row, shift + card] = legal
 
 
-@kernel
+@inlined_kernel
 def mask_one(state: Any, trump_first: Any, row: Any, masks: Any) -> None:
     """Legal actions of the seat to act into that row of `masks`, in the frame; 0 if it is over."""
     legal_actions_one(state, row, masks)
@@ -50,26 +51,26 @@ def mask_one(state: Any, trump_first: Any, row: Any, masks: Any) -> None:
 
 
 @kernel
-def _mask(states: Any, trump_first: Any, masks: Any) -> None:
-    mask_one(states[0], trump_first, 0, masks)
+def _mask(games: Any, trump_first: Any, mask: Any) -> None:
+    mask_one(games[0], trump_first, 0, mask.reshape((1, len(mask))))
 
 
 @kernel
-def _play(states: Any, action: Any, trump_first: Any, masks: Any) -> Any:
-    """Take an action if it is legal, and write the legal actions of the next seat into `masks` [1].
+def _play(games: Any, action: Any, trump_first: Any, mask: Any) -> Any:
+    """Take an action if it is legal, and write the legal actions of the next seat into `mask`.
 
     Returns the seat to act (-1: the game is over, ILLEGAL: nothing has changed, nor the mask), the
     side that won the trick that the action ended (-1 if it ended none), and the card points of that
     trick.
     """
-    state = states[0]
+    state = games[0]
     if trump_first:
         action = np.int64(swap_suit(action, state["trump"]))
     if not is_legal_one(state, action):
         return np.int64(ILLEGAL), np.int64(-1), np.int64(0)
     ends_trick = action < NUM_CARDS and state["table_count"] + 1 == state["players"]
     step_one(state, action)
-    mask_one(state, trump_first, 0, masks)
+    mask_one(state, trump_first, 0, mask.reshape((1, len(mask))))
     side, points = np.int64(-1), np.int64(0)
     if ends_trick:
         side = np.int64(state["last_winner"]) % np.int64(state["sides"])
@@ -78,30 +79,22 @@ def _play(states: Any, action: Any, trump_first: Any, masks: Any) -> Any:
 
 
 @kernel
-def _observe(
-    states: Any,
-    seat: Any,
-    infos: Any,
-    trump_first: Any,
-    reburied: Any,
-    messages: Any,
-    match_wins: Any,
-    show_points: Any,
-    words: Any,
-    masks: Any,
-) -> None:
-    """What `seat` knows into `infos` [1] and, as features, into `words` [1, size / 8]; its legal
-    actions.
+def _observe(games: Any, seat: Any, arguments: Any, out: Any, mask: Any) -> None:
+    """What `seat` knows of games[0] into games[1] and, as features, into `out`; its legal actions.
+
+    arguments: those of the encoder as an array; an array is unpacked faster than five numbers.
     """
-    info = infos[0]
-    infos[0] = states[0]
-    info_state_one(states[0], seat, info)
-    out = words.view(np.int8)
-    encode_one(info, trump_first, reburied, messages, match_wins, show_points, 0, out, words)
-    if seat == info["current_player"]:
-        mask_one(states[0], trump_first, 0, masks)
+    known = games[1]
+    games[1] = games[0]
+    info_state_one(games[0], seat, known)
+    trump_first, reburied = arguments[0] != 0, arguments[1] != 0
+    messages, match_wins, show_points = arguments[2], arguments[3], arguments[4]
+    row = out.reshape((1, len(out)))
+    encode_one(known, trump_first, reburied, messages, match_wins, show_points, 0, row)
+    if seat == known["current_player"]:
+        mask_one(games[0], trump_first, 0, mask.reshape((1, len(mask))))
     else:
-        masks[0, :] = 0
+        mask[:] = 0
 
 
 def whole_number(name: str, value: Any, least: int, most: int | None = None) -> int:
@@ -190,7 +183,7 @@ class Table:
         check_one_of("observation", observation, OBSERVATIONS)
         self.rules = Rules.from_dict(keywords)
         self.encoder = Encoder(self.rules, frame, show_points)
-        self.states: States = new_states(self.rules, 1)
+        self._games: States = new_states(self.rules, 2)  # the game, and scratch of the kernels
         self.mask = np.zeros(self.rules.num_actions, np.int8)
         """Legal actions of the seat to act, int8 [num_actions] in the frame; new at every step."""
         self.current_player = -1
@@ -201,9 +194,14 @@ class Table:
         self._reward = reward
         self._tokens = observation == "tokens"
         self._trump_first = frame == "trump_first"
-        self._words = self.encoder.size // 8
+        self._size, self._num_actions = self.encoder.size, self.rules.num_actions
+        self._arguments = np.array(self.encoder.arguments, np.int64)
         self._points_scale = 1 / max(self.rules.deck_points, 1)
-        self._infos: States = np.empty(1, GAME_STATE)  # scratch of the kernels
+
+    @property
+    def states(self) -> States:
+        """The game as an array of one record; writing into it changes the game."""
+        return self._games[:1]
 
     # ------------------------------------------------------------------------------------- spaces
 
@@ -259,13 +257,13 @@ class Table:
 
         IllegalActionError names the action and what is allowed; then nothing has changed.
         """
-        masks = np.empty((1, self.rules.num_actions), np.int8)
-        if not 0 <= action < self.rules.num_actions:
+        mask = np.empty(self._num_actions, INT8)
+        if not 0 <= action < self._num_actions:
             raise self._illegal(action)
-        seat, side, points = _play(self.states, action, self._trump_first, masks)
+        seat, side, points = _play(self._games, action, self._trump_first, mask)
         if seat == ILLEGAL:
             raise self._illegal(action)
-        self.mask = masks[0]
+        self.mask = mask
         self.current_player = seat
         self.decisions += 1
         if self._reward == "win":
@@ -285,9 +283,8 @@ class Table:
 
     def _legal(self) -> NDArray[np.int8]:
         """The legal actions of the seat to act, int8 [num_actions] in the frame, a new array."""
-        masks: NDArray[np.int8] = np.empty((1, self.rules.num_actions), np.int8)
-        _mask(self.states, self._trump_first, masks)
-        legal: NDArray[np.int8] = masks[0]
+        legal: NDArray[np.int8] = np.empty(self._num_actions, INT8)
+        _mask(self._games, self._trump_first, legal)
         return legal
 
     def _illegal(self, action: int) -> IllegalActionError:
@@ -311,15 +308,11 @@ class Table:
         `observation` int8 [size]; `action_mask` int8 [num_actions], all 0 unless it is to move; and
         `tokens` int16 [T, 3] if asked for.
         """
-        words = np.empty((1, self._words), np.int64)
-        masks = np.empty((1, self.rules.num_actions), np.int8)
-        _observe(self.states, seat, self._infos, *self.encoder.arguments, words, masks)
-        observation: Observation = {
-            "observation": words.view(np.int8)[0],
-            "action_mask": masks[0],
-        }
+        out, mask = np.empty(self._size, INT8), np.empty(self._num_actions, INT8)
+        _observe(self._games, seat, self._arguments, out, mask)
+        observation: Observation = {"observation": out, "action_mask": mask}
         if self._tokens:
-            observation["tokens"] = self.encoder.encode_tokens(self._infos)[0]
+            observation["tokens"] = self.encoder.encode_tokens(self._games[1:])[0]
         return observation
 
     def info_states(self, seat: int) -> States:
@@ -399,7 +392,6 @@ class Table:
     def clone(self) -> "Table":
         """A table at which the same game goes on independently."""
         other = copy.copy(self)
-        other.states = self.states.copy()
+        other._games = self._games.copy()
         other.mask = self.mask.copy()
-        other._infos = self._infos.copy()
         return other
