@@ -34,7 +34,7 @@ FRAMES = ("table", "trump_first")
 SHOW_POINTS = ("hidden", "own", "all")
 POINT_BITS = 7  # 0..120
 
-_OWN, _ALL = 1, 2  # indices in SHOW_POINTS
+_ALL = 2  # index in SHOW_POINTS; that of `own`, 1, is also the number of sides then shown
 _WORD = 8  # a row is whole words
 
 
