@@ -1,9 +1,9 @@
 """What a seat knows as numbers for a network: the feature planes, the tokens, the frames.
 
 There is one layout, `features(rules)`, and one encoder; training, play and the environments all use
-it, so an observation cannot differ between them. In the frame `trump_first` the trump suit and
-suit 0 change places in cards, masks and actions alike: suits but trump are interchangeable, and a
-network learns faster when trump is always the same columns.
+it, so an observation cannot differ between them. A frame says in which place each suit stands, in
+cards, masks and actions alike: names of suits mean nothing, and a network learns faster when trump
+is always the same columns, and faster still when the other suits come in an order of its hand.
 """
 
 import hashlib
@@ -23,17 +23,18 @@ from briscola_env.cards import (
     SUIT_OF,
 )
 from briscola_env.engine import WINNERS, winning_place
-from briscola_env.jit import inlined_kernel, kernel, wrapped, write_8_bits, write_cards
+from briscola_env.jit import inlined_kernel, kernel, lowest, wrapped, write_8_bits, write_cards
 from briscola_env.rules import Rules
 from briscola_env.state import States
 
 LAYOUT_VERSION = 1
 """Raised whenever the meaning of an observation changes; checkpoints carry it."""
 
-FRAMES = ("table", "trump_first")
+FRAMES = ("table", "trump_first", "canonical")
 SHOW_POINTS = ("hidden", "own", "all")
 POINT_BITS = 7  # 0..120
 
+_TRUMP_FIRST, _CANONICAL = 1, 2  # indices in FRAMES
 _ALL = 2  # index in SHOW_POINTS; that of `own`, 1, is also the number of sides then shown
 _WORD = 8  # a row is whole words
 
@@ -94,24 +95,95 @@ def features(rules: Rules) -> tuple[Feature, ...]:
     return tuple(layout)
 
 
-@kernel
-def swap_suits(cards: Any, trump: Any) -> Any:
-    """A set of cards with the trump suit and suit 0 in each other's place."""
-    shift = CARDS_PER_SUIT * np.int64(trump)
-    difference = (cards ^ (cards >> shift)) & SUIT_CARDS[0]
-    return cards ^ difference ^ (difference << shift)
+# An order of the suits is a number with two bits for each place: the suit that stands there.
+TABLE_ORDER = 0b11_10_01_00
 
 
 @kernel
-def swap_suit(action: Any, trump: Any) -> Any:
-    """The same for one action; swaps and signals stay as they are. It is its own inverse."""
-    if action < 0 or action >= NUM_CARDS:
-        return action
-    if SUIT_OF[action] == trump:
-        return np.int64(STRENGTH_OF[action])
-    if SUIT_OF[action] == 0:
-        return action + CARDS_PER_SUIT * np.int64(trump)
-    return action
+def suit_order(state: Any, frame: Any) -> Any:
+    """The suits in their places, as one number, for the seat whose view or whose turn this is.
+
+    frame: index in FRAMES. `trump_first`: the trump suit and suit 0 change places. `canonical`: the
+    trump suit, then the others by what the seat holds of them, and by what was played of them, the
+    higher cards counting more.
+    """
+    trump = np.int64(state["trump"])
+    if frame == _TRUMP_FIRST:
+        return TABLE_ORDER ^ (trump | (trump << (2 * trump)))
+    if frame != _CANONICAL:
+        return np.int64(TABLE_ORDER)
+    seat = np.int64(state["observer"])
+    if seat < 0:
+        seat = max(np.int64(state["current_player"]), np.int64(0))
+    hand, played = state["hands"][seat], np.int64(0)
+    for other in range(np.int64(state["players"])):
+        played |= state["played"][other]
+    order, place, left = trump, 2, np.int64(0b1111) & ~(np.int64(1) << trump)
+    while left:
+        best: Any = np.int64(-1)
+        first: Any = np.int64(0)
+        suits = left
+        while suits:
+            suit = lowest(suits)
+            suits &= suits - 1
+            shift = CARDS_PER_SUIT * suit
+            held = (hand >> shift) & SUIT_CARDS[0]
+            key = (held << CARDS_PER_SUIT) | ((played >> shift) & SUIT_CARDS[0])
+            if key > best:
+                best, first = key, suit
+        order |= first << place
+        place += 2
+        left &= ~(1 << first)
+    return order
+
+
+@inlined_kernel
+def _suit_at(order: Any, place: Any) -> Any:
+    return (order >> (2 * place)) & 3
+
+
+@kernel
+def inverse_order(order: Any) -> Any:
+    """The order that leads back: the place of each suit."""
+    inverse = np.int64(0)
+    for place in range(NUM_SUITS):
+        inverse |= place << (2 * _suit_at(order, place))
+    return inverse
+
+
+@kernel
+def reorder_cards(cards: Any, order: Any) -> Any:
+    """A set of cards with each suit in its place of the order."""
+    moved = np.int64(0)
+    for place in range(NUM_SUITS):
+        suit = (cards >> (CARDS_PER_SUIT * _suit_at(order, place))) & SUIT_CARDS[0]
+        moved |= suit << (CARDS_PER_SUIT * place)
+    return moved
+
+
+@kernel
+def action_at_table(action: Any, order: Any) -> Any:
+    """The action at the table that `action` in an order's frame is; with its inverse, the way back.
+
+    Swaps and signals are the same in every frame.
+    """
+    if action < 0 or action >= NUM_CARDS or order == TABLE_ORDER:
+        return np.int64(action)
+    suit = _suit_at(order, np.int64(SUIT_OF[action]))
+    return CARDS_PER_SUIT * suit + np.int64(STRENGTH_OF[action])
+
+
+@kernel
+def reorder_mask(mask: Any, row: Any, order: Any) -> None:
+    """Put the cards' columns in that row of a mask at the table in their places, in place."""
+    if order == TABLE_ORDER:
+        return
+    cards = np.int64(0)
+    for card in range(NUM_CARDS):
+        cards |= np.int64(mask[row, card]) << card
+    cards = reorder_cards(cards, order)
+    for card in range(NUM_CARDS):
+        mask[row, card] = (cards >> card) & 1
 
 
 @inlined_kernel
@@ -127,9 +199,9 @@ def _bit_or_none(card: Any) -> Any:
 
 
 @inlined_kernel
-def _write_plane(out: Any, row: Any, at: Any, cards: Any, trump: Any) -> Any:
-    """Write a set of cards as 40 bytes; trump: the suit to change places with suit 0."""
-    write_cards(out, row, at, swap_suits(cards, trump) if trump > 0 else cards)
+def _write_plane(out: Any, row: Any, at: Any, cards: Any, order: Any) -> Any:
+    """Write a set of cards as 40 bytes, its suits in that order."""
+    write_cards(out, row, at, cards if order == TABLE_ORDER else reorder_cards(cards, order))
     return at + NUM_CARDS
 
 
@@ -137,7 +209,7 @@ def _write_plane(out: Any, row: Any, at: Any, cards: Any, trump: Any) -> Any:
 def _encode_numbers(
     info: Any,
     at: Any,
-    trump: Any,
+    order: Any,
     messages: Any,
     match_wins: Any,
     show_points: Any,
@@ -147,7 +219,7 @@ def _encode_numbers(
     """The one-hot numbers behind the card planes, from place `at` on, into zeros."""
     n, sides = np.int64(info["players"]), np.int64(info["sides"])
     observer, tricks = np.int64(info["observer"]), np.int64(info["num_tricks"])
-    out[row, at + (0 if trump > 0 else info["trump"])] = 1
+    out[row, at + _suit_at(inverse_order(order), np.int64(info["trump"]))] = 1
     at += NUM_SUITS
     out[row, at + wrapped(info["leader"] - observer + n, n)] = 1
     at += n
@@ -177,7 +249,7 @@ def _encode_numbers(
 @inlined_kernel
 def encode_one(
     info: Any,
-    trump_first: Any,
+    frame: Any,
     reburied: Any,
     messages: Any,
     match_wins: Any,
@@ -187,32 +259,31 @@ def encode_one(
 ) -> None:
     """Features of one info state into that row of `out`, int8 [N, size]."""
     n, observer = np.int64(info["players"]), np.int64(info["observer"])
-    trump = np.int64(info["trump"]) if trump_first else np.int64(0)
+    order = suit_order(info, frame)
     hand = info["hands"][observer]
-    at = _write_plane(out, row, 0, hand, trump)
-    at = _write_plane(out, row, at, _winning_cards(info, hand), trump)
-    at = _write_plane(out, row, at, _bit_or_none(info["face_up"]), trump)
+    at = _write_plane(out, row, 0, hand, order)
+    at = _write_plane(out, row, at, _winning_cards(info, hand), order)
+    at = _write_plane(out, row, at, _bit_or_none(info["face_up"]), order)
     for i in range(n):
         place = wrapped(wrapped(observer + i, n) - info["leader"] + n, n)
         on_table = _bit_or_none(info["table"][place])
-        at = _write_plane(out, row, at, on_table, trump)
+        at = _write_plane(out, row, at, on_table, order)
     for i in range(n):
-        at = _write_plane(out, row, at, info["played"][wrapped(observer + i, n)], trump)
+        at = _write_plane(out, row, at, info["played"][wrapped(observer + i, n)], order)
     for i in range(n):
         seat = wrapped(observer + i, n)
-        at = _write_plane(out, row, at, info["known"][seat] | info["team_known"][seat], trump)
+        at = _write_plane(out, row, at, info["known"][seat] | info["team_known"][seat], order)
     if reburied:
-        at = _write_plane(out, row, at, info["reburied"], trump)
+        at = _write_plane(out, row, at, info["reburied"], order)
     for place in range(at, out.shape[1], _WORD):
         write_8_bits(out, row, place, 0)
-    first = trump if trump_first else np.int64(-1)
-    _encode_numbers(info, np.int64(at), first, messages, match_wins, show_points, row, out)
+    _encode_numbers(info, np.int64(at), order, messages, match_wins, show_points, row, out)
 
 
 @kernel
 def _encode(
     infos: Any,
-    trump_first: Any,
+    frame: Any,
     reburied: Any,
     messages: Any,
     match_wins: Any,
@@ -220,40 +291,46 @@ def _encode(
     out: Any,
 ) -> None:
     for i in range(len(infos)):
-        encode_one(infos[i], trump_first, reburied, messages, match_wins, show_points, i, out)
+        encode_one(infos[i], frame, reburied, messages, match_wins, show_points, i, out)
 
 
 @kernel
-def _encode_tokens(infos: Any, trump_first: Any, out: Any) -> None:
+def _encode_tokens(infos: Any, frame: Any, out: Any) -> None:
     out[:] = -1
     for i in range(len(infos)):
         info = infos[i]
         n, plays = np.int64(info["players"]), 0
+        places = inverse_order(suit_order(info, frame))
         for k in range(info["history_length"]):
             action = np.int64(info["history"][k])
-            out[i, k, 0] = swap_suit(action, info["trump"]) if trump_first else action
+            out[i, k, 0] = action_at_table(action, places)
             out[i, k, 1] = wrapped(info["history_seat"][k] - info["observer"] + n, n)
             out[i, k, 2] = plays // n
             plays += 1 if action < NUM_CARDS else 0
 
 
 @kernel
-def _frame_actions(states: Any, actions: Any, out: Any) -> None:
+def _move_actions(states: Any, actions: Any, frame: Any, back: Any, out: Any) -> None:
     for i in range(len(states)):
-        out[i] = swap_suit(actions[i], states[i]["trump"])
+        order = suit_order(states[i], frame)
+        out[i] = action_at_table(actions[i], order if back else inverse_order(order))
 
 
 @kernel
-def _frame_columns(states: Any, columns: Any, out: Any) -> None:
+def _move_columns(states: Any, columns: Any, frame: Any, back: Any, out: Any) -> None:
     for i in range(len(states)):
+        order = suit_order(states[i], frame)
+        if back:
+            order = inverse_order(order)
         for action in range(NUM_CARDS):
-            out[i, swap_suit(action, states[i]["trump"])] = columns[i, action]
+            out[i, action] = columns[i, action_at_table(action, order)]
 
 
 class Encoder:
     """Turns info states into observations, in one frame, for one kind of table.
 
-    rules: the table; the match may be longer or shorter. frame: `table` or `trump_first`.
+    rules: the table; the match may be longer or shorter. frame: see
+    `suit_order`.
     show_points: whose card points can be read before the deal is over: nobody's (`hidden`), the
     `own` side's, or `all`. ValueError names another value and what is allowed.
     """
@@ -271,8 +348,9 @@ class Encoder:
         self.features = features(rules)
         self.size = self.features[-1].stop
         self.tokens_shape = (rules.max_history, 3)
+        self.frame_index = FRAMES.index(frame)
         self.arguments = (
-            frame == "trump_first",
+            self.frame_index,
             rules.rebury != "off",
             len(rules.messages),
             rules.match_wins,
@@ -299,22 +377,36 @@ class Encoder:
         A token is (action id, relative seat, number of the trick).
         """
         out = np.empty((len(info_states), *self.tokens_shape), np.int16)
-        _encode_tokens(info_states, self.frame == "trump_first", out)
+        _encode_tokens(info_states, self.frame_index, out)
         return out
 
     def to_frame(self, states: States, actions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Actions [N] at the table in this frame, or back: it is its own inverse. A new array."""
-        out = np.array(actions, np.int64)
-        if self.frame == "trump_first":
-            _frame_actions(states, out, out)
-        return out
+        """Actions [N] at the table in this frame, a new array.
+
+        states: info states, or full states for the seats to act.
+        """
+        return self._move(states, actions, False)
+
+    def to_table(self, states: States, actions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Actions [N] in this frame at the table, a new array; states as in `to_frame`."""
+        return self._move(states, actions, True)
 
     def columns_to_frame(self, states: States, columns: NDArray[Any]) -> NDArray[Any]:
-        """Columns by action [N, num_actions] (masks, probabilities) in this frame, or back.
+        """Columns by action at the table [N, num_actions] (a mask) in this frame, a new array."""
+        return self._move_columns(states, columns, False)
 
-        A new array; it is its own inverse.
-        """
+    def columns_to_table(self, states: States, columns: NDArray[Any]) -> NDArray[Any]:
+        """Columns by action in this frame [N, num_actions] at the table, a new array."""
+        return self._move_columns(states, columns, True)
+
+    def _move(self, states: States, actions: NDArray[Any], back: bool) -> NDArray[np.int64]:
+        out = np.array(actions, np.int64)
+        if self.frame_index:
+            _move_actions(states, out, self.frame_index, back, out)
+        return out
+
+    def _move_columns(self, states: States, columns: NDArray[Any], back: bool) -> NDArray[Any]:
         out = columns.copy()
-        if self.frame == "trump_first":
-            _frame_columns(states, columns, out)
+        if self.frame_index:
+            _move_columns(states, columns, self.frame_index, back, out)
         return out

@@ -20,7 +20,7 @@ TABLES: dict[str, dict[str, Any]] = {
     "2-study": {"cards": [0, 4, 8, 9, 17, 18, 19, 27], "hand_size": 2, "show_points": "all"},
     "3": {"players": 3},
     "3-options": {"players": 3, "removed_two": "cups", "withdraw": "deuce", "match_wins": 1}
-    | {"max_deals": 2, "observation": "tokens", "frame": "trump_first"},
+    | {"max_deals": 2, "observation": "tokens", "frame": "canonical"},
     "4": {"players": 4},
     "4-options": {"players": 4, "signals": "conventional", "show_partner": "both"}
     | {"rebury": "once", "observation": "tokens", "frame": "trump_first", "show_points": "own"},

@@ -10,17 +10,36 @@ def one_hot(place: int, size: int) -> list[int]:
     return [int(k == place) for k in range(size)]
 
 
-def in_frame(card: int, trump: int, frame: str) -> int:
-    """The card, or in the frame `trump_first` the one whose place it takes."""
-    suit, strength = divmod(card, 10)
-    if frame == "trump_first" and suit in (0, trump):
-        suit = trump - suit
-    return 10 * suit + strength
+def suits_in_order(view: dict[str, Any], frame: str) -> list[int]:
+    """The suits in the places where this frame shows them."""
+    trump, suits = view["trump"], [0, 1, 2, 3]
+    if frame == "trump_first":
+        suits[0], suits[trump] = suits[trump], suits[0]
+    if frame == "canonical":
+        played = {card for cards in view["played"] for card in cards}
+
+        def cards_of(suit: int) -> tuple[list[int], list[int]]:
+            """Strengths in the hand and of what was played, highest first."""
+            held, gone = (
+                sorted((card % 10 for card in cards if card // 10 == suit), reverse=True)
+                for cards in (view["hand"], played)
+            )
+            return held, gone
+
+        # `sorted` leaves equal ones in order, with reverse=True too.
+        others = sorted((suit for suit in suits if suit != trump), key=cards_of, reverse=True)
+        suits = [trump, *others]
+    return suits
 
 
-def plane(cards: Any, trump: int, frame: str) -> list[int]:
+def in_frame(card: int, suits: list[int]) -> int:
+    """The card whose place it takes where the suits stand in this order."""
+    return 10 * suits.index(card // 10) + card % 10
+
+
+def plane(cards: Any, suits: list[int]) -> list[int]:
     """Forty places, 1 for each of the cards."""
-    shown = {in_frame(card, trump, frame) for card in cards}
+    shown = {in_frame(card, suits) for card in cards}
     return [int(card in shown) for card in range(40)]
 
 
@@ -30,6 +49,7 @@ def naive_pieces(
     """Every feature by its name, from what `observer` sees."""
     n, sides = rules.players, 3 if rules.players == 3 else 2
     tricks, trump = len(rules.deck()) // n, view["trump"]
+    suits = suits_in_order(view, frame)
     table = dict(view["table"])
     seats = [(observer + i) % n for i in range(n)]
     relative_sides = [(observer + i) % sides for i in range(sides)]
@@ -40,7 +60,7 @@ def naive_pieces(
 
     def planes(by_seat: Any) -> list[int]:
         """One plane a seat, the observer's first."""
-        return [bit for seat in seats for bit in plane(by_seat(seat), trump, frame)]
+        return [bit for seat in seats for bit in plane(by_seat(seat), suits)]
 
     over = view["trick"] == tricks
     shown = {"hidden": 0, "own": 1, "all": sides}[show_points] if not over else sides
@@ -49,14 +69,14 @@ def naive_pieces(
     messages = MESSAGES[rules.signals]
     match = rules.match_wins
     return {
-        "hand": plane(view["hand"], trump, frame),
-        "winning": plane(filter(wins_now, view["hand"]), trump, frame),
-        "face_up": plane(face_up, trump, frame),
+        "hand": plane(view["hand"], suits),
+        "winning": plane(filter(wins_now, view["hand"]), suits),
+        "face_up": plane(face_up, suits),
         "table": planes(lambda seat: [table[seat]] if seat in table else []),
         "played": planes(lambda seat: view["played"][seat]),
         "known": planes(lambda seat: view["known"][seat]),
-        "reburied": plane(view["reburied"], trump, frame) if rules.rebury != "off" else [],
-        "trump": one_hot(in_frame(10 * trump, trump, frame) // 10, 4),
+        "reburied": plane(view["reburied"], suits) if rules.rebury != "off" else [],
+        "trump": one_hot(suits.index(trump), 4),
         "leader": one_hot(seats.index(view["leader"]), n),
         "stock": one_hot(cards_to_draw // n, tricks - rules.hand_size + 1),
         "trick": one_hot(view["trick"], tricks),
@@ -78,8 +98,8 @@ def naive_encode(*arguments: Any) -> list[int]:
 
 def naive_tokens(view: dict[str, Any], players: int, observer: int, frame: str) -> list[list[int]]:
     """(action, relative seat, trick) of every action that the observer noticed."""
-    tokens = []
+    tokens, suits = [], suits_in_order(view, frame)
     for action, seat, trick in view["history"]:
-        card = in_frame(action, view["trump"], frame) if action < 40 else action
+        card = in_frame(action, suits) if action < 40 else action
         tokens.append([card, (seat - observer) % players, trick])
     return tokens

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from briscola_env import IllegalActionError, briscola_v0
-from briscola_env.encoding import swap_suit
+from briscola_env.encoding import Encoder
 from briscola_env.engine import legal_actions
 from briscola_env.information import info_state
 from briscola_env.state import GAME_STATE, parse_state
@@ -238,7 +238,7 @@ def test_the_points_of_all_deals_of_a_match_are_paid() -> None:
 NO_ACTION = [-1, 10**30, 1.0, "9", None, np.array([1, 2]), np.float32(3)]
 
 
-@pytest.mark.parametrize("table", [{}, {"frame": "trump_first"}, TABLES["4-options"]])
+@pytest.mark.parametrize("table", [{}, {"frame": "canonical"}, TABLES["4-options"]])
 def test_an_illegal_action_raises_and_changes_nothing(table: dict[str, Any]) -> None:
     env = briscola_v0.raw_env(**table)
     env.reset(seed=3)
@@ -327,17 +327,15 @@ def test_in_env_an_action_outside_the_space_is_an_assertion_error() -> None:
 @all_tables
 def test_masks_are_the_legal_set_at_reset_and_at_every_step(table: dict[str, Any]) -> None:
     env = briscola_v0.raw_env(**table)
-    trump_first = table.get("frame") == "trump_first"
+    encoder = Encoder(env.rules, table.get("frame", "table"))
     for seed in range(games(120)):
         env.reset(seed=seed)
         for agent, observation, _, _, _, info, _ in turns(env, np.random.default_rng(seed)):
             states = env.get_state()["table"]["states"]
             row = np.empty((1, env.rules.num_actions), np.bool_)
             legal_actions(states, row)
-            expected = {
-                int(swap_suit(action, states["trump"][0])) if trump_first else action
-                for action in legal(row[0])
-            }
+            actions = np.array(legal(row[0]), np.int64)
+            expected = set(encoder.to_frame(states.repeat(len(actions)), actions).tolist())
             assert observation["action_mask"].dtype == info["action_mask"].dtype == np.int8
             assert set(legal(observation["action_mask"])) == expected
             assert as_bytes(info["action_mask"]) == as_bytes(observation["action_mask"])

@@ -114,7 +114,7 @@ def test_a_bad_reset_option_is_refused_and_changes_nothing(options: Any, message
         ({"players": 2, "signals": "free"}, "signals='free'.*players"),
         ({"reward": "money"}, "reward='money'.*'points', 'win'"),
         ({"observation": "pixels"}, "observation='pixels'.*'planes', 'tokens'"),
-        ({"frame": "x"}, "frame='x'.*'trump_first'"),
+        ({"frame": "x"}, "frame='x'.*'canonical'"),
         ({"show_points": True}, "show_points=True.*'hidden'"),
         ({"render_mode": "rgb_array"}, "render_mode='rgb_array'.*'ansi', 'human'"),
     ],

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from briscola_env import briscola_v0
-from briscola_env.encoding import Encoder, swap_suit
+from briscola_env import Rules, briscola_v0
+from briscola_env.encoding import Encoder
 from briscola_env.envs.render import render_text
 from briscola_env.information import info_state, resample
 from briscola_env.state import GAME_STATE, format_state
@@ -39,7 +39,7 @@ def test_any_seat_is_observed_at_any_time_with_its_own_view_and_no_effect(
             info_state(states, np.array([seat]), info)
             assert as_bytes(seen["observation"]) == as_bytes(encoder.encode(info)[0])
             cards = int(encoder_set(seen["observation"][hand]))
-            assert cards == frame_set(int(states["hands"][0, seat]), table, states)
+            assert cards == frame_set(int(states["hands"][0, seat]), table, states, seat)
             seen["observation"][:] = 5  # the caller's to keep and to spoil
             seen["action_mask"][:] = 5
     assert observed == quiet
@@ -54,12 +54,13 @@ def encoder_set(plane: Any) -> int:
     return sum(1 << int(card) for card in np.flatnonzero(plane))
 
 
-def frame_set(cards: int, table: dict[str, Any], states: Any) -> int:
-    """A set of cards as the environment of this table shows it."""
-    if env_frame(table) == "table":
-        return cards
-    trump = int(states["trump"][0])
-    return sum(1 << int(swap_suit(card, trump)) for card in range(40) if cards >> card & 1)
+def frame_set(cards: int, table: dict[str, Any], states: Any, seat: int) -> int:
+    """A set of cards as the environment of this table shows it to a seat."""
+    seen = states.copy()
+    seen["observer"] = seat
+    encoder = Encoder(Rules(players=int(states["players"][0])), env_frame(table))
+    shown = encoder.to_frame(seen.repeat(40), np.arange(40))
+    return sum(1 << int(shown[card]) for card in range(40) if cards >> card & 1)
 
 
 @all_tables
@@ -140,10 +141,12 @@ def test_tokens_are_the_actions_that_the_seat_saw(players: int, frame: str) -> N
                 plays += action < 40
 
 
+@pytest.mark.parametrize("frame", ["trump_first", "canonical"])
 @pytest.mark.parametrize("players", [2, 3, 4, 6])
-def test_both_frames_show_the_same_game(players: int) -> None:
+def test_all_frames_show_the_same_game(players: int, frame: str) -> None:
     table = briscola_v0.raw_env(players=players)
-    framed = briscola_v0.raw_env(players=players, frame="trump_first")
+    framed = briscola_v0.raw_env(players=players, frame=frame)
+    encoder = Encoder(table.rules, frame)
     trumps = set()
     for seed in range(games(12)):
         table.reset(seed=seed)
@@ -151,12 +154,12 @@ def test_both_frames_show_the_same_game(players: int) -> None:
         for agent, observation, reward, _, _, _, action in turns(
             table, np.random.default_rng(seed)
         ):
-            trump = int(record(table)["trump"])
-            trumps.add(trump)
+            states = table.get_state()["table"]["states"]
+            trumps.add(int(states["trump"][0]))
             seen = framed.last()[0]
             assert framed.agent_selection == agent
             assert framed.last()[1] == reward
-            to_frame = [int(swap_suit(card, trump)) for card in range(40)]
+            to_frame = encoder.to_frame(states.repeat(40), np.arange(40)).tolist()
             for part in ("action_mask", "observation"):
                 assert (seen[part][to_frame] == observation[part][:40]).all()
             assert seen["observation"][feature(framed, "trump")].tolist() == [1, 0, 0, 0]
@@ -180,12 +183,12 @@ def test_state_holds_all_hands_and_the_stock_in_the_order_of_drawing(table: dict
         states = env.get_state()["table"]["states"]
         planes = vector[: 40 * (players + places)].reshape(players + places, 40)
         for seat in range(players):
-            expected = frame_set(int(states["hands"][0, seat]), table, states)
+            expected = frame_set(int(states["hands"][0, seat]), table, states, 0)
             assert encoder_set(planes[seat]) == expected
         drawn = states["stock"][0, : states["stock_count"][0]][::-1]
         for place, plane in enumerate(planes[players:]):
             card = 1 << int(drawn[place]) if place < len(drawn) else 0
-            assert encoder_set(plane) == frame_set(card, table, states)
+            assert encoder_set(plane) == frame_set(card, table, states, 0)
     assert vector.size == 40 * (players + places) + env.observe("player_0")["observation"].size
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from briscola_env.cards import cards_of
 from briscola_env.encoding import FRAMES, LAYOUT_VERSION, SHOW_POINTS, Encoder, features
 from briscola_env.rules import Rules
 from tests.make_golden import observations_hash
@@ -77,26 +78,29 @@ def test_the_encoders_match_may_be_shorter_than_the_game() -> None:
     assert (once.encode(know(states, 1))[:, wins.start : wins.stop].sum(axis=1) == 2).all()
 
 
+@pytest.mark.parametrize("frame", ["trump_first", "canonical"])
 @pytest.mark.parametrize("table", OPTIONS)
-def test_the_frame_changes_cards_masks_and_actions_alike(table: str) -> None:
+def test_the_frame_changes_cards_masks_and_actions_alike(table: str, frame: str) -> None:
     rules = Rules(**OPTIONS[table])
     states = positions(OPTIONS[table], fewer(200), seed=3)
     states = states[states["current_player"] >= 0]
-    encoder, plain = Encoder(rules, "trump_first"), Encoder(rules)
+    encoder, plain = Encoder(rules, frame), Encoder(rules)
     rows, rng = masks(states), np.random.default_rng(1)
     framed = encoder.columns_to_frame(states, rows)
-    assert np.array_equal(encoder.columns_to_frame(states, framed), rows)
+    assert np.array_equal(encoder.columns_to_table(states, framed), rows)
     assert np.array_equal(plain.columns_to_frame(states, rows), rows)
+    seen = know(states, states["current_player"])
     for i, state in enumerate(states):
         trump = int(state["trump"])
         for action in range(rules.num_actions):
-            suit = {0: trump, trump: 0}.get(action // 10, action // 10) if action < 40 else None
-            there = action if suit is None else 10 * suit + action % 10
+            there = encoder.to_frame(seen[i : i + 1], np.array([action]))[0]
             assert framed[i, there] == rows[i, action]
+            assert (there == action) if action >= 40 else (there % 10 == action % 10)
+            assert (there // 10 == 0) == (action // 10 == trump)
         assert framed[i, 40:].tolist() == rows[i, 40:].tolist()
     actions = rng.integers(0, rules.num_actions, len(states))
     there = encoder.to_frame(states, actions)
-    assert np.array_equal(encoder.to_frame(states, there), actions)
+    assert np.array_equal(encoder.to_table(states, there), actions)
     everything = np.zeros_like(rows)
     everything[np.arange(len(states)), actions] = True
     chosen = encoder.columns_to_frame(states, everything)
@@ -113,6 +117,33 @@ def test_suits_other_than_trump_keep_their_places_in_the_frame() -> None:
         expected = [9, 19, 29, 39]
         expected[0], expected[trump] = expected[trump], expected[0]
         assert by_suit == expected
+
+
+@pytest.mark.parametrize("table", ["2", "4"])
+def test_names_of_suits_do_not_matter_in_the_canonical_frame(table: str) -> None:
+    infos = know(positions(OPTIONS[table], fewer(300), seed=6), 0)
+    renamed, rng = infos.copy(), np.random.default_rng(2)
+    encoder, told_apart = Encoder(Rules(**OPTIONS[table]), "canonical"), []
+    for info, other in zip(infos, renamed, strict=True):
+        new_suit = rng.permutation(4)
+
+        def rename(card: int, new_suit: np.ndarray = new_suit) -> int:
+            return 10 * int(new_suit[card // 10]) + card % 10
+
+        other["trump"] = new_suit[info["trump"]]
+        for name in ("hands", "played", "known", "team_known"):
+            other[name] = [sum(1 << rename(card) for card in cards_of(held)) for held in info[name]]
+        for name in ("face_up", "initial_face_up"):
+            other[name] = rename(int(info[name])) if info[name] >= 0 else -1
+        other["table"] = [rename(int(card)) if card >= 0 else -1 for card in info["table"]]
+        played = np.bitwise_or.reduce(info["played"])
+        keys = {
+            (int(info["hands"][0]) >> s & 1023, int(played) >> s & 1023) for s in (0, 10, 20, 30)
+        }
+        told_apart.append(len(keys) == 4)
+    same = (encoder.encode(infos) == encoder.encode(renamed)).all(axis=1)
+    assert same[told_apart].all()
+    assert sum(told_apart) > len(infos) // 2
 
 
 def test_an_encoder_writes_into_the_array_that_it_is_given() -> None:
@@ -143,7 +174,9 @@ def test_the_layout_is_the_one_written_down(name: str) -> None:
     assert slices == written["slices"]
     assert list(slices) == list(written["slices"])
     assert encoder.digest == written["digest"]
-    assert observations_hash(encoder.rules) == written["observations"]
+    assert {frame: observations_hash(encoder.rules, frame) for frame in FRAMES} == written[
+        "observations"
+    ]
 
 
 def test_the_slices_of_the_plain_game() -> None:

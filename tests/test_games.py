@@ -13,7 +13,7 @@ from tests.readme import python_blocks
 TABLES = [
     {},
     {"players": 3, "reward": "win"},
-    {"players": 4, "exchange_seven": True, "signals": "conventional", "frame": "trump_first"},
+    {"players": 4, "exchange_seven": True, "signals": "conventional", "frame": "canonical"},
     {"players": 6, "rebury": "once", "show_points": "all", "match_wins": 1},
 ]
 

@@ -279,13 +279,13 @@ def test_a_policy_that_plays_an_illegal_action_is_named(answer: Any) -> None:
 
 
 def test_by_default_an_illegal_action_raises_and_changes_nothing() -> None:
-    env = BriscolaEnv(players=3, frame="trump_first")
+    env = BriscolaEnv(players=3, frame="canonical")
     observation, _ = env.reset(seed=4)
     for bad in (*np.flatnonzero(observation["action_mask"] == 0), -1, 40, 1.5, None):
         with pytest.raises(IllegalActionError):
             env.step(bad)
     assert as_bytes(env._show()[0]) == as_bytes(observation)
-    fresh = BriscolaEnv(players=3, frame="trump_first")
+    fresh = BriscolaEnv(players=3, frame="canonical")
     steps = [play(e, np.random.default_rng(0), (observation,)) for e in (env, start(fresh, 4))]
     assert as_bytes(steps[0]) == as_bytes(steps[1])
 

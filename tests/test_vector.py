@@ -28,7 +28,7 @@ TABLES = {
         "withdraw": "two_trumps",
         "signals": "free",
         "observation": "tokens",
-        "frame": "trump_first",
+        "frame": "canonical",
         "reward": "win",
     },
     "2-match": {"match_wins": 2, "max_deals": 3, "seat": 1, "show_points": "all"},

@@ -90,7 +90,7 @@ def collect(
         counts[live, seats] += 1
         decisions += 1
         tricks = playing["trick"].copy()
-        step(playing, encoder.to_frame(playing, chosen))
+        step(playing, encoder.to_table(playing, chosen))
         finished = playing["trick"] > tricks
         gains = trick_margins(playing) * finished[:, None]
         over = playing["current_player"] < 0

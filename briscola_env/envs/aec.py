@@ -25,8 +25,8 @@ class BriscolaAECEnv(AECEnv[str, Observation, Any]):
     reward: `points`: after each trick, each side's card points less the mean of the other sides',
     over the points in the deck; `win`: +1 or -1 (three players: +1 and -1/2) at the end, 0 drawn.
     show_points: `hidden`, `own`, `all`: whose card points are observed before the deal is over.
-    frame: `table`, or `trump_first`: suit 0 and the trump suit change places in all that is
-    observed and in the actions.
+    frame: `table`; or, in all that is observed and in the actions, `trump_first`: suit 0 and the
+    trump suit change places; or `canonical`: trump, then the other suits in an order of the hand.
     observation: `planes`, or `tokens` for the sequence of actions beside them.
     render_mode: None, `ansi` (text is returned) or `human` (text is printed at every step).
 

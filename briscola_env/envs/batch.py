@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 
 from briscola_env.cards import NUM_CARDS
 from briscola_env.dealing import deal, deal_one
-from briscola_env.encoding import Encoder, encode_one, swap_suit
+from briscola_env.encoding import Encoder, action_at_table, encode_one, reorder_mask, suit_order
 from briscola_env.engine import is_legal_one, legal_actions, returns, step_one
 from briscola_env.envs.table import (
     REWARDS,
     check_one_of,
     check_reset_options,
-    frame_mask_one,
     fresh_seed,
     whole_number,
 )
@@ -30,12 +29,11 @@ from briscola_env.state import GAME_STATE, States, format_state, new_states
 
 
 @kernel
-def first_illegal(states: Any, rows: Any, actions: Any, trump_first: Any) -> Any:
+def first_illegal(states: Any, rows: Any, actions: Any, frame: Any) -> Any:
     """The first k for which game rows[k] goes on and actions[k] is not legal in it, -1 if none."""
     for k in range(len(rows)):
-        state, action = states[rows[k]], np.int64(actions[k])
-        if trump_first:
-            action = np.int64(swap_suit(action, state["trump"]))
+        state = states[rows[k]]
+        action = action_at_table(np.int64(actions[k]), suit_order(state, frame))
         if state["current_player"] >= 0 and not is_legal_one(state, action):
             return k
     return -1
@@ -43,7 +41,7 @@ def first_illegal(states: Any, rows: Any, actions: Any, trump_first: Any) -> Any
 
 @kernel
 def _take(
-    states: Any, rows: Any, actions: Any, trump_first: Any, at_end: Any, scale: Any, rewards: Any
+    states: Any, rows: Any, actions: Any, frame: Any, at_end: Any, scale: Any, rewards: Any
 ) -> None:
     """Take actions[k] in game rows[k], and add what it earns to its row of `rewards` [N, players].
 
@@ -54,9 +52,7 @@ def _take(
         if state["current_player"] < 0:
             continue
         players, sides = np.int64(state["players"]), np.int64(state["sides"])
-        action = np.int64(actions[k])
-        if trump_first:
-            action = np.int64(swap_suit(action, state["trump"]))
+        action = action_at_table(np.int64(actions[k]), suit_order(state, frame))
         ends_trick = action < NUM_CARDS and state["table_count"] + 1 == players
         step_one(state, action)
         side, amount = np.int64(-1), 1.0
@@ -82,15 +78,15 @@ def _deal_again(
 
 
 @kernel
-def _masks(states: Any, seats: Any, trump_first: Any, masks: Any) -> None:
+def _masks(states: Any, seats: Any, frame: Any, masks: Any) -> None:
     """Legal actions of `seats`, 0 for a seat that is not to move."""
     legal_actions(states, masks)
     for i in range(len(states)):
         if seats[i] != states[i]["current_player"]:
             for action in range(masks.shape[1]):
                 masks[i, action] = False
-        elif trump_first and seats[i] >= 0:
-            frame_mask_one(states[i], i, masks)
+        elif frame > 0 and seats[i] >= 0:
+            reorder_mask(masks, i, suit_order(states[i], frame))
 
 
 @kernel
@@ -98,7 +94,7 @@ def _observe(
     states: Any,
     seats: Any,
     info: Any,
-    trump_first: Any,
+    frame: Any,
     reburied: Any,
     messages: Any,
     match_wins: Any,
@@ -115,8 +111,8 @@ def _observe(
         else:
             info[0] = states[i]
             info_state_one(states[i], seats[i], known)
-            encode_one(known, trump_first, reburied, messages, match_wins, show_points, i, out)
-    _masks(states, seats, trump_first, masks)
+            encode_one(known, frame, reburied, messages, match_wins, show_points, i, out)
+    _masks(states, seats, frame, masks)
 
 
 class Games:
@@ -152,7 +148,6 @@ class Games:
         self._episodes = np.zeros(num_games, np.int64)
         self._at_end = reward == "win"
         self._scale = 1 / max(self.rules.deck_points, 1)
-        self._trump_first = frame == "trump_first"
         self._info: States = np.empty(1, GAME_STATE)
 
     @property
@@ -212,7 +207,7 @@ class Games:
         """
         actions = self.checked(actions)
         rows = np.arange(self.num_games)
-        wrong = first_illegal(self.states, rows, actions, self._trump_first)
+        wrong = first_illegal(self.states, rows, actions, self.encoder.frame_index)
         if wrong >= 0:
             raise self.illegal(wrong, actions[wrong])
         rewards = np.zeros((self.num_games, self.rules.players), np.float32)
@@ -255,7 +250,7 @@ class Games:
         framed: the actions are in the frame of the observations, else at the table.
         """
         _take(
-            *(self.states, rows, actions, framed and self._trump_first),
+            *(self.states, rows, actions, self.encoder.frame_index if framed else 0),
             *(self._at_end, self._scale, rewards),
         )
         self.decisions[rows] += 1
@@ -282,7 +277,7 @@ class Games:
         """The legal actions alone, as in `observe`."""
         masks = np.empty((self.num_games, self.rules.num_actions), np.bool_)
         shown = self.seats if seats is None else seats
-        _masks(self.states, shown, self._trump_first, masks)
+        _masks(self.states, shown, self.encoder.frame_index, masks)
         return masks
 
     def info_states(self, seats: NDArray[np.int64] | None = None) -> States:

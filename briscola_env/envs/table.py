@@ -14,9 +14,15 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, Space
 from numpy.typing import NDArray
 
-from briscola_env.cards import CARDS_PER_SUIT, NUM_CARDS, cards_of, format_cards
+from briscola_env.cards import NUM_CARDS, cards_of, format_cards
 from briscola_env.dealing import deal
-from briscola_env.encoding import Encoder, encode_one, swap_suit
+from briscola_env.encoding import (
+    Encoder,
+    action_at_table,
+    encode_one,
+    reorder_mask,
+    suit_order,
+)
 from briscola_env.engine import is_legal_one, legal_actions_one, step_one
 from briscola_env.information import info_state, info_state_one
 from briscola_env.jit import inlined_kernel, kernel
@@ -33,30 +39,20 @@ Observation = dict[str, NDArray[Any]]
 
 
 @inlined_kernel
-def frame_mask_one(state: Any, row: Any, masks: Any) -> None:
-    """Let the trump suit and suit 0 change places in that row of `masks`."""
-    shift = CARDS_PER_SUIT * np.int64(state["trump"])
-    for card in range(CARDS_PER_SUIT if shift > 0 else 0):
-        legal = masks[row, card]
-        masks[row, card] = masks[row, shift + card]
-        masks[row, shift + card] = legal
-
-
-@inlined_kernel
-def mask_one(state: Any, trump_first: Any, row: Any, masks: Any) -> None:
+def mask_one(state: Any, frame: Any, row: Any, masks: Any) -> None:
     """Legal actions of the seat to act into that row of `masks`, in the frame; 0 if it is over."""
     legal_actions_one(state, row, masks)
-    if trump_first:
-        frame_mask_one(state, row, masks)
+    if frame > 0:
+        reorder_mask(masks, row, suit_order(state, frame))
 
 
 @kernel
-def _mask(games: Any, trump_first: Any, mask: Any) -> None:
-    mask_one(games[0], trump_first, 0, mask.reshape((1, len(mask))))
+def _mask(games: Any, frame: Any, mask: Any) -> None:
+    mask_one(games[0], frame, 0, mask.reshape((1, len(mask))))
 
 
 @kernel
-def _play(games: Any, action: Any, trump_first: Any, mask: Any) -> Any:
+def _play(games: Any, action: Any, frame: Any, mask: Any) -> Any:
     """Take an action if it is legal, and write the legal actions of the next seat into `mask`.
 
     Returns the seat to act (-1: the game is over, ILLEGAL: nothing has changed, nor the mask), the
@@ -64,13 +60,12 @@ def _play(games: Any, action: Any, trump_first: Any, mask: Any) -> Any:
     trick.
     """
     state = games[0]
-    if trump_first:
-        action = np.int64(swap_suit(action, state["trump"]))
+    action = action_at_table(action, suit_order(state, frame))
     if not is_legal_one(state, action):
         return np.int64(ILLEGAL), np.int64(-1), np.int64(0)
     ends_trick = action < NUM_CARDS and state["table_count"] + 1 == state["players"]
     step_one(state, action)
-    mask_one(state, trump_first, 0, mask.reshape((1, len(mask))))
+    mask_one(state, frame, 0, mask.reshape((1, len(mask))))
     side, points = np.int64(-1), np.int64(0)
     if ends_trick:
         side = np.int64(state["last_winner"]) % np.int64(state["sides"])
@@ -87,12 +82,12 @@ def _observe(games: Any, seat: Any, arguments: Any, out: Any, mask: Any) -> None
     known = games[1]
     games[1] = games[0]
     info_state_one(games[0], seat, known)
-    trump_first, reburied = arguments[0] != 0, arguments[1] != 0
+    frame, reburied = arguments[0], arguments[1] != 0
     messages, match_wins, show_points = arguments[2], arguments[3], arguments[4]
     row = out.reshape((1, len(out)))
-    encode_one(known, trump_first, reburied, messages, match_wins, show_points, 0, row)
+    encode_one(known, frame, reburied, messages, match_wins, show_points, 0, row)
     if seat == known["current_player"]:
-        mask_one(games[0], trump_first, 0, mask.reshape((1, len(mask))))
+        mask_one(games[0], frame, 0, mask.reshape((1, len(mask))))
     else:
         mask[:] = 0
 
@@ -193,7 +188,7 @@ class Table:
         self.episode_seed = 0
         self._reward = reward
         self._tokens = observation == "tokens"
-        self._trump_first = frame == "trump_first"
+        self._frame = self.encoder.frame_index
         self._size, self._num_actions = self.encoder.size, self.rules.num_actions
         self._arguments = np.array(self.encoder.arguments, np.int64)
         self._points_scale = 1 / max(self.rules.deck_points, 1)
@@ -260,7 +255,7 @@ class Table:
         mask = np.empty(self._num_actions, INT8)
         if not 0 <= action < self._num_actions:
             raise self._illegal(action)
-        seat, side, points = _play(self._games, action, self._trump_first, mask)
+        seat, side, points = _play(self._games, action, self._frame, mask)
         if seat == ILLEGAL:
             raise self._illegal(action)
         self.mask = mask
@@ -278,20 +273,22 @@ class Table:
         return [amount if side == winner else -amount / (sides - 1) for side in range(sides)]
 
     def to_frame(self, action: int) -> int:
-        """An action at the table in this frame, or back."""
-        return int(swap_suit(action, self.states["trump"][0])) if self._trump_first else action
+        """An action at the table in the frame of the seat to act."""
+        return int(self.encoder.to_frame(self.states, np.array([action]))[0])
 
     def _legal(self) -> NDArray[np.int8]:
         """The legal actions of the seat to act, int8 [num_actions] in the frame, a new array."""
         legal: NDArray[np.int8] = np.empty(self._num_actions, INT8)
-        _mask(self._games, self._trump_first, legal)
+        _mask(self._games, self._frame, legal)
         return legal
 
     def _illegal(self, action: int) -> IllegalActionError:
         """The error for an action that the seat to act may not take, with what that seat sees."""
+        actions = np.arange(self.rules.num_actions)
+        cards = self.encoder.to_table(self.states.repeat(len(actions)), actions)
         named = {
-            legal: f"{legal} ({self.rules.action_name(self.to_frame(legal))})"
-            for legal in range(self.rules.num_actions)
+            framed: f"{framed} ({self.rules.action_name(card)})"
+            for framed, card in enumerate(cards.tolist())
         }
         # self.mask may be in the caller's hands: look again.
         allowed = ", ".join(named[int(legal)] for legal in np.flatnonzero(self._legal()))
@@ -322,20 +319,22 @@ class Table:
         return infos
 
     def state_vector(self) -> NDArray[np.int8]:
-        """Everything but the random state, int8 of 0 and 1, in the frame: see docs/environment.md.
+        """Everything but the random state, int8 of 0 and 1, see docs/environment.md.
 
         Each seat's hand (40 places by card), the stock in the order in which it will be drawn (40
-        places a card), then the features of seat 0 as if nothing were withheld from it.
+        places a card), then the features of seat 0 as if nothing were withheld from it; all in the
+        frame of seat 0.
         """
         state, players = self.states[0], self.rules.players
         planes = np.zeros((players + self._stock_places, NUM_CARDS), np.int8)
         for seat in range(players):
-            planes[seat, [self.to_frame(card) for card in cards_of(state["hands"][seat])]] = 1
+            planes[seat, list(cards_of(state["hands"][seat]))] = 1
         stock = state["stock"][: state["stock_count"]][::-1]
         for place, card in enumerate(stock.tolist(), start=players):
-            planes[place, self.to_frame(card)] = 1
+            planes[place, card] = 1
         seen = self.states.copy()
         seen["observer"] = 0
+        planes = self.encoder.columns_to_frame(seen.repeat(len(planes)), planes)
         encoder = Encoder(self.rules, self.encoder.frame, "all")
         return np.concatenate([planes.ravel(), encoder.encode(seen)[0]])
 

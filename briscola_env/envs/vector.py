@@ -166,7 +166,7 @@ class BriscolaVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]])
         rows = np.flatnonzero(playing)
         while True:
             k = first_illegal(
-                self.games.states, rows, actions[rows], self.games.encoder.frame == "trump_first"
+                self.games.states, rows, actions[rows], self.games.encoder.frame_index
             )
             if k < 0:
                 return illegal
@@ -197,7 +197,7 @@ class BriscolaVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]])
         seeds = games.episode_seeds[rows]
         decision_seeds(seeds, seats, games.decisions[rows], seeds)
         actions = np.asarray(policy.act(self._infos[: len(rows)], legal, seeds), np.int64)
-        k = first_illegal(games.states, rows, actions, False)
+        k = first_illegal(games.states, rows, actions, 0)
         if k >= 0:
             raise games.illegal(int(rows[k]), int(actions[k]))
         return actions

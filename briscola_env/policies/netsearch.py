@@ -125,7 +125,7 @@ class NetworkSearch:
         # The place in the deal tells one answer's luck from the next.
         seeds = luck[rows] + infos["history_length"].astype(np.uint64)
         sample_actions(logits.numpy(), mask.numpy(), seeds, actions, log_probs)
-        return self.network.encoder.to_frame(infos, actions)
+        return self.network.encoder.to_table(infos, actions)
 
     def _values(self, states: States, seats: NDArray[np.int64]) -> NDArray[np.float64]:
         """What the critic expects for `seats`, in card points."""

@@ -167,7 +167,7 @@ class NetworkPolicy:
         """
         logits, mask = self.logits(info_states, legal)
         framed = masked_log_probs(logits, mask).exp().numpy()
-        return self.encoder.columns_to_frame(info_states, framed)
+        return self.encoder.columns_to_table(info_states, framed)
 
     def logits(self, info_states: States, legal: NDArray[np.bool_]) -> tuple[Tensor, Tensor]:
         """Logits and mask, [N, num_actions] in the encoder's frame; ValueError as above."""
@@ -184,7 +184,7 @@ class NetworkPolicy:
         """See `Policy.act`."""
         logits, mask = self.logits(info_states, legal)
         actions = logits.masked_fill(~mask, _ILLEGAL).argmax(dim=1).numpy()
-        return self.encoder.to_frame(info_states, actions)
+        return self.encoder.to_table(info_states, actions)
 
 
 def policy_of(checkpoint: Checkpoint, rules: Rules, name: str) -> Policy:

@@ -95,7 +95,7 @@ def test_a_trained_model_is_saved_as_what_our_commands_read(tmp_path):
     observation = env.reset()
     actions, _ = model.predict(observation, action_masks=get_action_masks(env), deterministic=True)
     infos, legal = env.games.games.info_states(), env.games.games.masks()
-    table = env.games.games.encoder.columns_to_frame(infos, legal)
+    table = env.games.games.encoder.columns_to_table(infos, legal)
     ours = policy.act(infos, table, np.zeros(64, np.uint64))
     mine = env.games.games.encoder.to_frame(infos, ours)
     np.testing.assert_array_equal(mine, actions)

@@ -14,6 +14,7 @@ import pytest
 
 from briscola_env.checkpoint import BEST, LAST, Checkpoint, read_tensors, write_tensors
 from briscola_env.dealing import deal
+from briscola_env.encoding import FRAMES
 from briscola_env.engine import legal_actions, step
 from briscola_env.information import info_state, resample
 from briscola_env.policies import make_policy
@@ -66,7 +67,7 @@ def test_a_folder_means_its_best_checkpoint(tmp_path):
     assert Checkpoint.load(tmp_path).training["seed"] == 2
 
 
-@pytest.mark.parametrize("frame", ["table", "trump_first"])
+@pytest.mark.parametrize("frame", FRAMES)
 def test_a_network_plays_legal_cards_and_nothing_hidden_moves_it(frame):
     rules = Rules(players=4, exchange_seven=True, signals="conventional")
     policy = NetworkPolicy(make_checkpoint(rules, frame), rules, "net")
