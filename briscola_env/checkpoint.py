@@ -100,9 +100,19 @@ class Checkpoint:
             raise CheckpointError(f"{name} was trained for other rules: {', '.join(different)}")
 
 
+def released_models() -> dict[str, Path]:
+    """The networks that come with this package, by name: models/ in a checkout or in a wheel."""
+    package = Path(__file__).parent
+    folder = next(filter(Path.is_dir, (package / "models", package.parent / "models")), package)
+    return {path.stem: path for path in sorted(folder.glob(f"*{SUFFIX}"))}
+
+
 def find(path: str | Path) -> Path:
-    """The checkpoint at a path: the file itself, or the best (else the last) one in a folder."""
-    path = Path(path)
+    """The checkpoint at a path: the file itself, or the best (else the last) one in a folder.
+
+    The name of a released model stands for its file. CheckpointError if there is none.
+    """
+    path = released_models().get(str(path)) or Path(path)
     if path.is_dir():
         for name in (BEST, LAST):
             if (path / name).is_file():

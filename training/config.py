@@ -43,6 +43,15 @@ class EvaluationConfig(Section):
     against: list[str]
 
 
+class LeagueConfig(Section):
+    """Who else plays in training; shares of all deals, the rest is self-play."""
+
+    past: float = Field(ge=0, le=1, description="share against past selves")
+    every: int = Field(ge=1, description="iterations between two snapshots")
+    pool: int = Field(ge=1, description="snapshots that are kept")
+    fixed: dict[str, float] = Field(description="share against each of these policies")
+
+
 class TrainingConfig(Section):
     """A whole run; see configs/default.yaml for what each setting does."""
 
@@ -68,7 +77,9 @@ class TrainingConfig(Section):
     device: Literal["auto", "cpu", "cuda"]
     precision: Literal["auto", "float32", "bfloat16"]
     threads: int = Field(ge=1)
+    league: LeagueConfig
     checkpoint_every: int = Field(ge=1)
+    keep_checkpoints: int = Field(ge=0)
     evaluation: EvaluationConfig
 
     @field_validator("rules")
@@ -86,6 +97,9 @@ class TrainingConfig(Section):
     def _parts_fit(self) -> "TrainingConfig":
         if min(self.network.actor + self.network.critic) < 1:
             raise ValueError("network: widths of layers are at least 1")
+        shares = [self.league.past, *self.league.fixed.values()]
+        if min(shares) < 0 or sum(shares) > 1:
+            raise ValueError(f"league: shares {shares} are to be positive and at most 1 together")
         if self.exact_endgame and (self.table.players != 2 or self.table.hand_size > MOST_CARDS):
             raise ValueError(
                 f"exact_endgame needs players=2 with hand_size up to {MOST_CARDS}, "

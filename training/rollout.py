@@ -5,7 +5,7 @@ A seat makes a bounded number of decisions a deal, so a slot is simply the numbe
 no change of sign between players who see different things.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,7 @@ from briscola_env.dealing import deal
 from briscola_env.encoding import Encoder
 from briscola_env.engine import legal_actions, step, trick_margins
 from briscola_env.information import info_state
+from briscola_env.policies.base import Policy
 from briscola_env.policies.endgame import endgame_margins
 from briscola_env.rng import deal_seeds, decision_seeds
 from briscola_env.state import new_states
@@ -24,6 +25,19 @@ Chooser = Callable[
     tuple[NDArray[np.int64], NDArray[np.float32]],
 ]
 """(observations [N, size], legal [N, A], seeds [N]) -> (actions [N], their log-probabilities)."""
+
+
+@dataclass(frozen=True)
+class Opponents:
+    """Who else plays in which deals, the whole deal through."""
+
+    policies: Sequence[Policy]
+    which: NDArray[np.int64]  # [deal]: index of the policy; -1: `choose` plays every seat
+    side: NDArray[np.int64]  # [deal]: the side that `choose` plays against a policy
+
+    def part(self, select: Callable[[NDArray[np.int64]], NDArray[np.int64]]) -> "Opponents":
+        """The same for some of the deals."""
+        return Opponents(self.policies, select(self.which), select(self.side))
 
 
 @dataclass(frozen=True)
@@ -45,8 +59,11 @@ def collect(
     choose: Chooser,
     reward_points: float,
     exact_endgame: bool = False,
+    opponents: Opponents | None = None,
 ) -> Rollout:
-    """Play one deal for each episode seed, every seat choosing by `choose`.
+    """Play one deal for each episode seed, every seat choosing by `choose` or by its opponent.
+
+    Only decisions of `choose` are kept: the slots of an opponent's seats are not valid.
 
     reward_points: card points that make a reward of 1. A trick's points, less the mean of what the
     other sides won in it, reward every seat of a side for its last decision. exact_endgame (two
@@ -76,21 +93,33 @@ def collect(
         infos, legal = np.empty_like(playing), np.empty((live.size, rules.num_actions), np.bool_)
         info_state(playing, seats, infos)
         legal_actions(playing, legal)
-        mask = encoder.columns_to_frame(playing, legal)
-        observations = encoder.encode(infos)
         luck = np.empty(live.size, np.uint64)
         decision_seeds(seeds[live], seats, np.full(live.size, decisions), luck)
-        chosen, log_probs = choose(observations, mask, luck)
-        place = (live, seats, counts[live, seats])
-        rollout.observations[place] = observations
-        rollout.legal[place] = mask
-        rollout.actions[place] = chosen
-        rollout.log_probs[place] = log_probs
-        rollout.valid[place] = True
+        actions = np.empty(live.size, np.int64)
+        asked = np.full(live.size, -1)  # index of the policy to move, -1: `choose`
+        if opponents is not None:
+            theirs = seats % rules.sides != opponents.side[live]
+            asked[theirs] = opponents.which[live[theirs]]
+            for k, policy in enumerate(opponents.policies):
+                rows = np.flatnonzero(asked == k)
+                if rows.size:
+                    actions[rows] = policy.act(infos[rows], legal[rows], luck[rows])
+        own = np.flatnonzero(asked < 0)
+        if own.size:
+            mask = encoder.columns_to_frame(infos[own], legal[own])
+            observations = encoder.encode(infos[own])
+            chosen, log_probs = choose(observations, mask, luck[own])
+            place = (live[own], seats[own], counts[live[own], seats[own]])
+            rollout.observations[place] = observations
+            rollout.legal[place] = mask
+            rollout.actions[place] = chosen
+            rollout.log_probs[place] = log_probs
+            rollout.valid[place] = True
+            actions[own] = encoder.to_table(infos[own], chosen)
         counts[live, seats] += 1
         decisions += 1
         tricks = playing["trick"].copy()
-        step(playing, encoder.to_table(playing, chosen))
+        step(playing, actions)
         finished = playing["trick"] > tricks
         gains = trick_margins(playing) * finished[:, None]
         over = playing["current_player"] < 0

@@ -2,7 +2,9 @@
 
     python -m training.selfplay --config configs/quick.yaml --run-dir runs/quick
 
-One network plays all seats, and all seats' decisions are learned from. Proximal policy
+One network plays all seats, and all seats' decisions are learned from; a league may give some deals
+an opponent. Started by torchrun, every rank collects its part of the deals and all take the same
+steps (training/ranks.py). Proximal policy
 optimisation: Schulman et al., 2017; the masked softmax and the details follow common practice.
 Everything random comes from the run's seed and the iteration's number, so that a run is repeatable
 and a resumed one needs no generator's state.
@@ -10,7 +12,6 @@ and a resumed one needs no generator's state.
 
 import argparse
 import hashlib
-import json
 import signal
 import sys
 import threading
@@ -31,7 +32,6 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from torch.utils.tensorboard import SummaryWriter
 
 from briscola_env.arena.match import evaluate as evaluate_match
 from briscola_env.checkpoint import (
@@ -56,21 +56,26 @@ from briscola_env.policies.network import (
 from briscola_env.rng import child_seed, child_seeds
 from briscola_env.rules import CheckpointError
 from training.config import ConfigError, TrainingConfig, load_config
-from training.rollout import Rollout, advantages, collect
+from training.league import League
+from training.log import Log
+from training.ranks import Ranks, join_ranks, leave_ranks
+from training.rollout import Opponents, Rollout, advantages, collect
 
-RESUME, CONFIG, METRICS = "resume.safetensors", "config.yaml", "metrics.jsonl"
+RESUME, CONFIG = "resume.safetensors", "config.yaml"
 PROGRESS = ("iteration", "decisions", "seconds", "best_margin")
-_WEIGHTS_SEED, _DEALS_SEED, _MINIBATCH_SEED, _EVALUATION_SEED = range(4)
+_WEIGHTS_SEED, _DEALS_SEED, _MINIBATCH_SEED, _EVALUATION_SEED, _LEAGUE_SEED = range(5)
 
 
 @dataclass
 class Learner:
-    """What an iteration changes: the network, its optimizer, and how far the run is."""
+    """What an iteration changes: the network, its optimizer, its league, and how far the run is."""
 
     config: TrainingConfig
+    ranks: Ranks
     encoder: Encoder
     network: ActorCritic
     optimizer: torch.optim.Adam
+    league: League
     device: torch.device
     precision: torch.dtype
     iteration: int = 0
@@ -92,24 +97,28 @@ def _child(seed: np.uint64, index: int) -> np.uint64:
     return np.uint64(child_seed(seed, index))
 
 
-def make_learner(config: TrainingConfig) -> Learner:
-    """A fresh network and optimizer for a run."""
+def make_learner(config: TrainingConfig, ranks: Ranks = Ranks()) -> Learner:  # noqa: B008 - frozen
+    """A fresh network, optimizer and league for a run."""
     torch.set_num_threads(config.threads)
     cuda = torch.cuda.is_available()
     if config.device == "cuda" and not cuda:
         raise ConfigError("device='cuda': no GPU is available here; use auto or cpu")
     device = torch.device("cuda" if cuda and config.device != "cpu" else "cpu")
-    for name in config.evaluation.against:
-        make_policy(name, config.table)  # a missing opponent is found now, not after an hour
     encoder = Encoder(config.table, config.frame, config.show_points)
     weights_seed = int(_child(np.uint64(config.seed), _WEIGHTS_SEED)) >> 1
     sizes = config.network.model_dump()
-    network = ActorCritic(encoder.size, config.table.num_actions, **sizes, seed=weights_seed)
-    network.to(device)
+
+    def make_network() -> ActorCritic:
+        actions = config.table.num_actions
+        return ActorCritic(encoder.size, actions, **sizes, seed=weights_seed).to(device)
+
+    network = make_network()
     optimizer = torch.optim.Adam(
         network.parameters(), lr=config.learning_rate, eps=1e-5, fused=True
     )
-    return Learner(config, encoder, network, optimizer, device, precision_of(config, device))
+    league = League(config.league, encoder, make_network)
+    precision = precision_of(config, device)
+    return Learner(config, ranks, encoder, network, optimizer, league, device, precision)
 
 
 def precision_of(config: TrainingConfig, device: torch.device) -> torch.dtype:
@@ -126,22 +135,41 @@ def precision_of(config: TrainingConfig, device: torch.device) -> torch.dtype:
 # ----------------------------------------------------------------------------------------- collect
 
 
-def collect_deals(learner: Learner) -> Rollout:
-    """The iteration's deals, every seat played by a sample from the network's policy."""
-    config = learner.config
+@dataclass
+class Collected:
+    """A rank's deals of an iteration."""
+
+    rollout: Rollout
+    opponents: Opponents
+    inference_seconds: float  # spent in networks and policies, not in the engine
+
+
+def collect_deals(learner: Learner) -> Collected:
+    """This rank's deals of the iteration; a seat plays a sample of its policy."""
+    config, league = learner.config, learner.league
     deals = np.empty(config.deals, np.uint64)
     child_seeds(learner.seed(_DEALS_SEED), 0, deals)
+    deals = learner.ranks.part(deals)
+    opponents = league.opponents(config.deals, int(learner.seed(_LEAGUE_SEED)))
+    opponents = opponents.part(learner.ranks.part)
+    seconds = 0.0
 
     def choose(
         observations: NDArray[np.int8], legal: NDArray[np.bool_], seeds: NDArray[np.uint64]
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        nonlocal seconds
+        start = time.perf_counter()
         logits = learner.network.logits(torch.from_numpy(observations).to(learner.device))
         actions, log_probs = np.empty(len(legal), np.int64), np.empty(len(legal), np.float32)
         sample_actions(logits.cpu().numpy(), legal, seeds, actions, log_probs)
+        seconds += time.perf_counter() - start
         return actions, log_probs
 
     with torch.inference_mode(), learner.autocast():
-        return collect(learner.encoder, deals, choose, config.reward_points, config.exact_endgame)
+        rollout = collect(
+            *(learner.encoder, deals, choose, config.reward_points, config.exact_endgame, opponents)
+        )
+    return Collected(rollout, opponents, seconds)
 
 
 # ---------------------------------------------------------------------------------------- advantage
@@ -149,15 +177,16 @@ def collect_deals(learner: Learner) -> Rollout:
 
 @dataclass(frozen=True)
 class Batch:
-    """All decisions of an iteration, [M] in order of deal, seat, slot."""
+    """A rank's decisions of an iteration, [M] in order of deal, seat, slot."""
 
     observations: torch.Tensor  # int8 [M, size]
     legal: torch.Tensor  # bool [M, num_actions]
     actions: torch.Tensor  # int64 [M]
     log_probs: torch.Tensor  # float32 [M]
-    advantages: torch.Tensor  # float32 [M], mean 0 and deviation 1
+    advantages: torch.Tensor  # float32 [M], mean 0 and deviation 1 over all ranks
     returns: torch.Tensor  # float32 [M], what the critic learns
     values: torch.Tensor  # float32 [M], what it said
+    counts: list[int]  # decisions of every rank
 
 
 def make_batch(learner: Learner, rollout: Rollout) -> Batch:
@@ -171,16 +200,28 @@ def make_batch(learner: Learner, rollout: Rollout) -> Batch:
     values[valid] = estimates.cpu().numpy()
     gains = advantages(rollout.rewards, values, valid, learner.config.gae_lambda)[valid]
     gained = torch.from_numpy(gains).to(learner.device)
+    mean, deviation = moments(learner.ranks, gained)
     return Batch(
         observations,
         *(
             torch.from_numpy(array[valid]).to(learner.device)
             for array in (rollout.legal, rollout.actions, rollout.log_probs)
         ),
-        (gained - gained.mean()) / (gained.std() + 1e-8),
+        (gained - mean) / (deviation + 1e-8),
         gained + estimates,
         estimates,
+        learner.ranks.counts(len(gained)),
     )
+
+
+def moments(ranks: Ranks, values: torch.Tensor) -> tuple[float, float]:
+    """Mean and standard deviation over all ranks."""
+    exact = values.double()
+    count = torch.full_like(exact, 1.0)
+    sums = ranks.sum(torch.stack([count.sum(), exact.sum(), exact.square().sum()]))
+    number, total, squares = sums.tolist()
+    mean = total / number
+    return mean, max(squares / number - mean**2, 0.0) ** 0.5
 
 
 # ------------------------------------------------------------------------------------------- update
@@ -196,36 +237,41 @@ def update(learner: Learner, batch: Batch) -> dict[str, float]:
         group["lr"] = rate
     generator = torch.Generator().manual_seed(int(learner.seed(_MINIBATCH_SEED)) >> 1)
     steps: list[torch.Tensor] = []
+    # Minibatches are drawn from the decisions of all ranks, which stand in order of rank, so that
+    # they do not depend on the number of ranks; each rank adds its own decisions' gradients.
+    first = sum(batch.counts[: learner.ranks.rank])
+    parameters = list(learner.network.parameters())
     for _ in range(config.epochs):
-        order = torch.randperm(len(batch.actions), generator=generator).to(learner.device)
-        for rows in order.split(config.minibatch):
-            loss, metrics = ppo_loss(learner, batch, rows, bonus)
+        order = torch.randperm(sum(batch.counts), generator=generator)
+        for drawn in order.split(config.minibatch):
+            own = drawn[(drawn >= first) & (drawn < first + len(batch.actions))] - first
+            loss, metrics = ppo_loss(learner, batch, own.to(learner.device), len(drawn), bonus)
             learner.optimizer.zero_grad()
             loss.backward()
-            norm = torch.nn.utils.clip_grad_norm_(
-                learner.network.parameters(), config.max_grad_norm
-            )
+            learner.ranks.sum_gradients(parameters)
+            norm = torch.nn.utils.clip_grad_norm_(parameters, config.max_grad_norm)
             learner.optimizer.step()
-            steps.append(torch.stack([*metrics, norm]))
-    means = torch.stack(steps).mean(0).tolist()
+            steps.append(torch.stack([*metrics, norm / learner.ranks.size]))
+    means = learner.ranks.sum(torch.stack(steps).mean(0)).tolist()
     if not np.isfinite(means).all():
         raise FloatingPointError(
             f"the loss is not finite in iteration {learner.iteration}: {means}"
         )
     names = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "grad_norm")
-    residual = (batch.returns - batch.values).var() / batch.returns.var()
+    _, error = moments(learner.ranks, batch.returns - batch.values)
+    _, spread = moments(learner.ranks, batch.returns)
     return {
         **{f"losses/{name}": value for name, value in zip(names, means, strict=True)},
-        "losses/explained_variance": 1 - float(residual),
+        "losses/explained_variance": 1 - (error / spread) ** 2,
         "charts/learning_rate": rate,
         "charts/entropy_coef": bonus,
     }
 
 
 def ppo_loss(
-    learner: Learner, batch: Batch, rows: torch.Tensor, entropy_coef: float
+    learner: Learner, batch: Batch, rows: torch.Tensor, size: int, entropy_coef: float
 ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    """The clipped loss of one minibatch, and what to report of it."""
+    """What some rows add to the clipped loss of a minibatch of `size`, and what to report of it."""
     config = learner.config
     with learner.autocast():
         observations = learner.network.inputs(batch.observations.index_select(0, rows))
@@ -236,13 +282,13 @@ def ppo_loss(
     ratio = log_ratio.exp()
     gain = batch.advantages[rows]
     clipped = ratio.clamp(1 - config.clip_coef, 1 + config.clip_coef)
-    policy_loss = -torch.min(ratio * gain, clipped * gain).mean()
-    value_loss = 0.5 * (values - batch.returns[rows]).square().mean()
-    spread = entropy(log_probs).mean()
+    policy_loss = -torch.min(ratio * gain, clipped * gain).sum() / size
+    value_loss = 0.5 * (values - batch.returns[rows]).square().sum() / size
+    spread = entropy(log_probs).sum() / size
     loss = policy_loss + config.value_coef * value_loss - entropy_coef * spread
     with torch.no_grad():
-        approx_kl = ((ratio - 1) - log_ratio).mean()
-        clip_fraction = ((ratio - 1).abs() > config.clip_coef).float().mean()
+        approx_kl = ((ratio - 1) - log_ratio).sum() / size
+        clip_fraction = ((ratio - 1).abs() > config.clip_coef).float().sum() / size
     detached = [policy_loss.detach(), value_loss.detach(), spread.detach()]
     return loss, [*detached, approx_kl, clip_fraction]
 
@@ -286,31 +332,47 @@ def to_checkpoint(learner: Learner) -> Checkpoint:
 
 def save(learner: Learner, run_dir: Path, best: bool) -> None:
     """The checkpoint, and beside it all that a resumed run needs; each file whole or not at all."""
-    checkpoint = to_checkpoint(learner)
+    checkpoint, keep = to_checkpoint(learner), learner.config.keep_checkpoints
     if best:
         checkpoint.save(run_dir / BEST)
     checkpoint.save(run_dir / LAST)
+    if keep:
+        checkpoint.save(run_dir / f"iteration-{learner.iteration:06}.safetensors")
+        for old in sorted(run_dir.glob("iteration-*.safetensors"))[:-keep]:
+            old.unlink()
     tensors = {f"weights/{name}": array for name, array in checkpoint.weights.items()}
     for name, parameter in learner.network.named_parameters():
         for key, tensor in learner.optimizer.state[parameter].items():
             tensors[f"{key}/{name}"] = tensor.detach().cpu().numpy()
+    tensors |= {f"league/{name}": array for name, array in learner.league.tensors().items()}
     header = {name: getattr(learner, name) for name in PROGRESS}
+    header["league"] = learner.league.scores()
     header["checkpoint_sha256"] = hashlib.sha256((run_dir / LAST).read_bytes()).hexdigest()
     write_tensors(run_dir / RESUME, tensors, header)
 
 
-def restore(run_dir: Path, changes: Sequence[str]) -> Learner:
-    """The learner of a run as it was saved last; ConfigError or CheckpointError if it cannot be."""
-    learner = make_learner(load_config(run_dir / CONFIG, changes))
-    tensors, header = read_tensors(find(run_dir / RESUME))
-    groups: dict[str, dict[str, torch.Tensor]] = {}
+def restore(run_dir: Path, changes: Sequence[str], ranks: Ranks = Ranks()) -> Learner:  # noqa: B008
+    """The learner of a run as it was saved last; ConfigError or CheckpointError if it cannot be.
+
+    Only the leading rank needs the folder.
+    """
+    config, (tensors, header) = ranks.from_leader(
+        lambda: (checked_config(run_dir / CONFIG, changes), read_tensors(find(run_dir / RESUME)))
+    )
+    learner = make_learner(config, ranks)
+    groups: dict[str, dict[str, NDArray]] = {}
     for name, array in tensors.items():
         key, _, parameter = name.partition("/")
-        groups.setdefault(key, {})[parameter] = torch.from_numpy(array.copy())
+        groups.setdefault(key, {})[parameter] = array.copy()
     try:
-        learner.network.load_state_dict(groups.pop("weights"))
+        learner.league.restore(groups.pop("league", {}), header["league"])
+        tensors = {
+            key: {name: torch.from_numpy(array) for name, array in group.items()}
+            for key, group in groups.items()
+        }
+        learner.network.load_state_dict(tensors.pop("weights"))
         for name, value in learner.network.named_parameters():
-            learner.optimizer.state[value] = {key: group[name] for key, group in groups.items()}
+            learner.optimizer.state[value] = {key: group[name] for key, group in tensors.items()}
         for name in PROGRESS:
             setattr(learner, name, header[name])
     except (KeyError, RuntimeError) as error:
@@ -319,58 +381,41 @@ def restore(run_dir: Path, changes: Sequence[str]) -> Learner:
     return learner
 
 
-class Log:
-    """Metrics of a run: TensorBoard events and one JSON line an iteration, continued on resume."""
-
-    def __init__(self, run_dir: Path, learner: Learner) -> None:
-        path = run_dir / METRICS
-        kept = []
-        if path.exists():
-            # Lines written after the last save belong to iterations that are done again.
-            lines = path.read_text().splitlines()
-            kept = [line for line in lines if json.loads(line)["iteration"] <= learner.iteration]
-        replace_file(path, "".join(f"{line}\n" for line in kept).encode())
-        self.file = path.open("a")
-        self.events = SummaryWriter(str(run_dir), purge_step=learner.decisions + 1)
-        settings = yaml.safe_dump(learner.config.model_dump(), sort_keys=False)
-        self.events.add_text("config", f"```yaml\n{settings}```", learner.decisions)
-
-    def write(self, learner: Learner, metrics: dict[str, float]) -> None:
-        """One iteration's numbers, at the number of decisions so far."""
-        for name, value in metrics.items():
-            self.events.add_scalar(name, value, learner.decisions)
-        progress = {"iteration": learner.iteration, "decisions": learner.decisions}
-        print(json.dumps(progress | metrics), file=self.file, flush=True)
-
-    def close(self) -> None:
-        """Flush everything."""
-        self.file.close()
-        self.events.close()
-
-
 # --------------------------------------------------------------------------------------------- run
 
 
 def iterate(learner: Learner) -> dict[str, float]:
-    """One iteration, in place: deals, advantages, update; its metrics."""
-    start = time.perf_counter()
-    rollout = collect_deals(learner)
-    collected = time.perf_counter()
+    """One iteration, in place: deals, advantages, update, league; its metrics."""
+    config, ranks, start = learner.config, learner.ranks, time.perf_counter()
+    collected = collect_deals(learner)
+    rollout, played = collected.rollout, time.perf_counter()
     batch = make_batch(learner, rollout)
+    valued = time.perf_counter()
     metrics = update(learner, batch)
-    seconds = time.perf_counter() - start
-    decisions = len(batch.actions)
+    results = ranks.sum(learner.league.results(collected.opponents, rollout))
     learner.iteration += 1
+    metrics |= learner.league.update(results, learner.iteration, weights_of(learner.network))
+    seconds = time.perf_counter() - start
+    inference = collected.inference_seconds + valued - played
+    decisions = sum(batch.counts)
     learner.decisions += decisions
     learner.seconds += seconds
-    return metrics | {
-        "charts/samples_per_second": decisions / seconds,
-        "charts/deals_per_second": learner.config.deals / seconds,
-        "charts/collect_share": (collected - start) / seconds,
-        "rollout/ep_len_mean": decisions / learner.config.deals,
+    own = {
+        "charts/engine_share": (valued - start - inference) / seconds,
+        "charts/inference_share": inference / seconds,
+        "charts/update_share": 1 - (valued - start) / seconds,
         "rollout/ep_rew_mean": float(rollout.rewards[:, 0].sum(axis=-1).mean()),
         "rollout/margin_deviation": float(rollout.margins[:, 0].std()),
         "rollout/illegal_actions": int((~batch.legal.gather(1, batch.actions[:, None])).sum()),
+    }
+    weight = len(rollout.margins) / config.deals  # of this rank's deals among all
+    means = ranks.sum(torch.tensor(list(own.values()), dtype=torch.float64) * weight)
+    return {
+        **metrics,
+        "charts/samples_per_second": decisions / seconds,
+        "charts/deals_per_second": config.deals / seconds,
+        "rollout/ep_len_mean": decisions / config.deals,
+        **dict(zip(own, means.tolist(), strict=True)),
     }
 
 
@@ -379,34 +424,54 @@ def train(learner: Learner, run_dir: Path) -> None:
 
     An iteration is never left in the middle, so that a resumed run is the one that went through.
     """
-    config, log, stop = learner.config, Log(run_dir, learner), threading.Event()
+    config, stop = learner.config, threading.Event()
+    signals = (signal.SIGINT, signal.SIGTERM)
+    handlers = [signal.signal(number, lambda *_: stop.set()) for number in signals]
     columns = (
         *(TextColumn("train"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()),
         *(TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.description}")),
     )
-    handler = signal.signal(signal.SIGINT, lambda *_: stop.set())
+    leads, done = learner.ranks.leads, (learner.iteration, learner.decisions)
+    log = Log(run_dir, config, *done) if leads else None
     try:
-        with Progress(*columns) as bar:
+        with Progress(*columns, disable=not leads) as bar:
             task = bar.add_task("", total=config.iterations, completed=learner.iteration)
-            while learner.iteration < config.iterations and not stop.is_set():
+            while learner.iteration < config.iterations:
                 metrics = iterate(learner)
-                last, best = learner.iteration == config.iterations, False
-                if last or learner.iteration % config.evaluation.every == 0:
-                    metrics |= evaluate(learner)
-                    bar.update(task, description=summary(metrics, config.evaluation.against))
-                    margin = metrics[f"eval/margin_{config.evaluation.against[0]}"]
-                    best = margin > learner.best_margin
-                    learner.best_margin = max(margin, learner.best_margin)
-                log.write(learner, metrics)
-                if last or best or learner.iteration % config.checkpoint_every == 0:
-                    save(learner, run_dir, best)
+                if log is not None:
+                    lead(learner, run_dir, log, metrics)
+                    if f"eval/margin_{config.evaluation.against[0]}" in metrics:
+                        bar.update(task, description=summary(metrics, config.evaluation.against))
                 bar.update(task, completed=learner.iteration)
+                if sum(learner.ranks.counts(stop.is_set())):
+                    break
     finally:
-        signal.signal(signal.SIGINT, handler)
-        log.close()
-    if learner.iteration < config.iterations:
+        for number, handler in zip(signals, handlers, strict=True):
+            signal.signal(number, handler)
+        if log is not None:
+            log.close()
+    if log is not None and learner.iteration < config.iterations:
         save(learner, run_dir, best=False)
-        print(f"stopped; go on with: python -m training.selfplay --resume {run_dir}")
+        print(f"stopped; {how_to_go_on(run_dir)}")
+
+
+def lead(learner: Learner, run_dir: Path, log: Log, metrics: dict[str, float]) -> None:
+    """After an iteration: evaluate, log and save, when it is time; adds to `metrics`."""
+    config = learner.config
+    last, best = learner.iteration == config.iterations, False
+    if last or learner.iteration % config.evaluation.every == 0:
+        metrics |= evaluate(learner)
+        margin = metrics[f"eval/margin_{config.evaluation.against[0]}"]
+        best = margin > learner.best_margin
+        learner.best_margin = max(margin, learner.best_margin)
+    log.write(learner.iteration, learner.decisions, metrics)
+    if last or best or learner.iteration % config.checkpoint_every == 0:
+        save(learner, run_dir, best)
+
+
+def how_to_go_on(run_dir: Path) -> str:
+    """The command that takes up a run."""
+    return f"go on with: python -m training.selfplay --resume {run_dir}"
 
 
 def summary(metrics: dict[str, float], against: Sequence[str]) -> str:
@@ -423,28 +488,48 @@ def main(arguments: Sequence[str] | None = None) -> int:
     where.add_argument("--run-dir", type=Path, help="a new folder for logs and checkpoints")
     where.add_argument("--resume", type=Path, metavar="RUN_DIR", help="go on with a run")
     options = parser.parse_args(arguments)
+    run_dir, ranks = options.resume or options.run_dir, join_ranks()
     try:
         if options.resume:
-            run_dir = options.resume
-            learner = restore(run_dir, options.changes)
+            learner = restore(run_dir, options.changes, ranks)
         else:
-            run_dir = options.run_dir
-            learner = make_learner(load_config(options.config, options.changes))
-            new_run(run_dir)
-        settings = yaml.safe_dump(learner.config.model_dump(), sort_keys=False)
-        replace_file(run_dir / CONFIG, settings.encode())
+            config = ranks.from_leader(lambda: new_run(run_dir, options.config, options.changes))
+            learner = make_learner(config, ranks)
+    except (ValueError, OSError) as error:
+        if ranks.leads:
+            print(f"training.selfplay: {error}", file=sys.stderr)
+        return 2
+    try:
+        if ranks.leads:
+            settings = yaml.safe_dump(learner.config.model_dump(), sort_keys=False)
+            replace_file(run_dir / CONFIG, settings.encode())
         train(learner, run_dir)
-    except (ValueError, OSError, FloatingPointError) as error:
-        print(f"training.selfplay: {error}", file=sys.stderr)
+        leave_ranks(ranks)
+    except (OSError, FloatingPointError, RuntimeError) as error:
+        if type(error) is RuntimeError and ranks.size == 1:
+            raise  # a defect; with more ranks it may be a lost connection
+        # What was saved last is whole: nothing is written over before its successor is.
+        who = f"rank {ranks.rank} of {ranks.size}: " if ranks.size > 1 else ""
+        print(f"training.selfplay: {who}{error}; {how_to_go_on(run_dir)}", file=sys.stderr)
         return 2
     return 0
 
 
-def new_run(run_dir: Path) -> None:
-    """Make the folder; a run that is there is never overwritten."""
+def checked_config(preset: Path | None, changes: Sequence[str]) -> TrainingConfig:
+    """The settings; a missing opponent is found now, not after an hour."""
+    config = load_config(preset, changes)
+    for name in (*config.evaluation.against, *config.league.fixed):
+        make_policy(name, config.table)
+    return config
+
+
+def new_run(run_dir: Path, preset: Path | None, changes: Sequence[str]) -> TrainingConfig:
+    """Check the settings and make the folder; a run that is there is never overwritten."""
+    config = checked_config(preset, changes)
     if run_dir.exists() and any(run_dir.iterdir()):
         raise ConfigError(f"{run_dir} holds a run already: --resume {run_dir}, or name another")
     run_dir.mkdir(parents=True, exist_ok=True)
+    return config
 
 
 if __name__ == "__main__":

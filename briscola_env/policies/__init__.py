@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from briscola_env.checkpoint import SUFFIX, Checkpoint
+from briscola_env.checkpoint import SUFFIX, Checkpoint, released_models
 from briscola_env.policies.base import Policy, RandomPolicy
 from briscola_env.policies.endgame import ExactEndgame
 from briscola_env.policies.expert import ExpertPolicy
@@ -26,13 +26,14 @@ _SEARCH = "search"  # `search:50:runs/a`: a checkpoint with one-step search in 5
 
 
 def checkpoint_of(name: str) -> str | None:
-    """The checkpoint's or run folder's path that a policy's name has in it, if any."""
+    """The checkpoint that a policy's name has in it, if any: a path or a released model's name."""
     word, colon, rest = name.partition(":")
     if word == _SEARCH and colon:
         return rest.partition(":")[2]
     if name in NAMED_POLICIES or (word in SEARCH_POLICIES and colon):
         return None
-    return name if name.endswith(SUFFIX) or "/" in name or Path(name).exists() else None
+    is_one = name.endswith(SUFFIX) or "/" in name or Path(name).exists()
+    return name if is_one or name in released_models() else None
 
 
 def make_policy(name: str, rules: Rules) -> Policy:
@@ -49,7 +50,8 @@ def make_policy(name: str, rules: Rules) -> Policy:
     if path is None:
         raise ValueError(
             f"unknown policy {name!r}: allowed are {', '.join(NAMED_POLICIES)}, pimc:K, ismcts:N, "
-            "search:WORLDS:PATH, or the path of a checkpoint or of a run's folder"
+            "search:WORLDS:PATH, the path of a checkpoint or of a run's folder, or a released "
+            f"model: {', '.join(released_models())}"
         )
     # Only networks need torch.
     if path == name:

@@ -74,7 +74,7 @@ def run(tmp_path_factory):
 def test_before_the_first_step_the_new_policy_is_the_old_one(precision, players):
     changes = [*TINY, f"precision={precision}", f"rules.players={players}", "network.actor=[64,64]"]
     learner = selfplay.make_learner(load_config(None, changes))
-    batch = selfplay.make_batch(learner, selfplay.collect_deals(learner))
+    batch = selfplay.make_batch(learner, selfplay.collect_deals(learner).rollout)
     with torch.no_grad(), learner.autocast():
         logits = learner.network.logits(batch.observations)
     log_probs = masked_log_probs(logits, batch.legal).gather(1, batch.actions[:, None])[:, 0]
@@ -105,14 +105,16 @@ def test_the_networks_use_nothing_of_torchs_global_generator():
 
 def test_a_run_leaves_its_config_metrics_events_and_checkpoints(run):
     names = {path.name.split(".")[0] for path in run.iterdir()}
-    assert names == {"config", "metrics", "events", "best", "last", "resume"}
+    kept = {"iteration-000002", "iteration-000004"}
+    assert names == {"config", "metrics", "events", "best", "last", "resume", *kept}
     assert [line["iteration"] for line in metrics(run)] == [1, 2, 3, 4]
     wanted = {
         *("losses/policy_loss", "losses/value_loss", "losses/entropy", "losses/approx_kl"),
         *("losses/clip_fraction", "losses/explained_variance", "charts/samples_per_second"),
         *("charts/deals_per_second", "eval/margin_greedy", "eval/score_greedy"),
         *("eval/win_rate_greedy", "eval/draw_rate_greedy", "rollout/ep_len_mean"),
-        *("rollout/ep_rew_mean", "rollout/illegal_actions"),
+        *("rollout/ep_rew_mean", "rollout/illegal_actions", "charts/engine_share"),
+        *("charts/inference_share", "charts/update_share"),
     }
     last = metrics(run)[-1]
     assert wanted <= set(last)
@@ -219,6 +221,44 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_what_was_saved(tmp_pa
     with pytest.raises(FloatingPointError, match="not finite"):
         selfplay.train(learner, folder)
     assert digest(folder / LAST) == saved
+
+
+def test_a_full_disk_stops_the_run_in_one_line_and_keeps_what_was_saved(tmp_path):
+    folder = tmp_path / "full"
+    # A file system is full when its files may grow no further: here, after the first save.
+    script = f"""
+import resource, signal, sys
+from training import selfplay
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+save = selfplay.save
+def save_then_fill(*arguments):
+    save(*arguments)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+selfplay.save = save_then_fill
+sys.exit(selfplay.main({[*command("--run-dir", folder)[3:], "--set", "iterations=40"]!r}))
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert result.returncode == 2
+    # TensorBoard's own thread complains too; ours is one sentence.
+    _, said = result.stderr.split("training.selfplay: ")
+    assert "File too large; go on with" in said
+    assert f"--resume {folder}" in said
+    assert Checkpoint.load(folder / LAST).training["iterations"] == 2
+    # The log ends in half a line; the run goes on all the same.
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('{"iteration": 3, "deci')
+    assert train("--resume", folder, "--set", "iterations=4").returncode == 0
+    assert [line["iteration"] for line in metrics(folder)] == [1, 2, 3, 4]
+
+
+def test_the_latest_checkpoints_are_kept(tmp_path):
+    changes = ["iterations=5", "checkpoint_every=1", "keep_checkpoints=2"]
+    settings = [part for change in changes for part in ("--set", change)]
+    assert train("--run-dir", tmp_path / "run", *settings).returncode == 0
+    kept = sorted(path.name for path in (tmp_path / "run").glob("iteration-*"))
+    assert kept == ["iteration-000004.safetensors", "iteration-000005.safetensors"]
 
 
 def test_a_few_seconds_of_self_play_beat_random(tmp_path):

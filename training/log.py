@@ -1,0 +1,48 @@
+"""The log of a run: TensorBoard events and one JSON line an iteration."""
+
+import contextlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+from torch.utils.tensorboard import SummaryWriter
+
+from briscola_env.checkpoint import replace_file
+from training.config import TrainingConfig
+
+METRICS = "metrics.jsonl"
+
+
+class Log:
+    """Metrics of a run, in its folder; a log that is there is continued after `iteration`."""
+
+    def __init__(
+        self, run_dir: Path, config: TrainingConfig, iteration: int, decisions: int
+    ) -> None:
+        path = run_dir / METRICS
+        kept = []
+        if path.exists():
+            # Lines written after the last save belong to iterations that are done again; the last
+            # one may be half a line, if the disk was full.
+            for line in path.read_text().splitlines():
+                with contextlib.suppress(json.JSONDecodeError):
+                    if json.loads(line)["iteration"] <= iteration:
+                        kept.append(line)
+        replace_file(path, "".join(f"{line}\n" for line in kept).encode())
+        self.file = path.open("a")
+        self.events = SummaryWriter(str(run_dir), purge_step=decisions + 1)
+        settings = yaml.safe_dump(config.model_dump(), sort_keys=False)
+        self.events.add_text("config", f"```yaml\n{settings}```", decisions)
+
+    def write(self, iteration: int, decisions: int, metrics: Mapping[str, float]) -> None:
+        """The numbers of an iteration, at the number of decisions so far."""
+        for name, value in metrics.items():
+            self.events.add_scalar(name, value, decisions)
+        progress = {"iteration": iteration, "decisions": decisions}
+        print(json.dumps({**progress, **metrics}), file=self.file, flush=True)
+
+    def close(self) -> None:
+        """Flush everything."""
+        self.file.close()
+        self.events.close()

@@ -1,0 +1,80 @@
+"""Learning curves of runs, as one picture.
+
+    python -m training.plots runs/a runs/b --metric eval/margin_expert-v1 --out docs/curve.svg
+
+A metric with an interval in the log (eval/margin_*) is drawn with it.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from training.log import METRICS
+
+AXES = ("minutes", "decisions", "iterations")
+
+
+def read_log(run_dir: Path) -> list[dict[str, Any]]:
+    """A run's metrics, a dict an iteration, with the training time so far as `minutes`."""
+    path = run_dir / METRICS
+    try:
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+    except (OSError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path}: not the log of a run ({error})") from None
+    minutes, before = 0.0, 0
+    for line in lines:
+        # Clocks of the training alone: evaluations and pauses are not counted.
+        minutes += (line["decisions"] - before) / line["charts/samples_per_second"] / 60
+        before = line["decisions"]
+        line["minutes"], line["iterations"] = minutes, line["iteration"]
+    return lines
+
+
+def draw(run_dirs: Sequence[Path], metric: str, axis: str, out: Path) -> None:
+    """Draw the metric of each run over an axis of AXES; ValueError if a run does not have it."""
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.add_subplot()
+    for run_dir in run_dirs:
+        lines = [line for line in read_log(run_dir) if metric in line]
+        if not lines:
+            raise ValueError(f"{run_dir}: its log has no {metric!r}")
+        places = [line[axis] for line in lines]
+        (curve,) = axes.plot(places, [line[metric] for line in lines], label=run_dir.name)
+        low, high = (metric.replace("margin", f"margin_{end}") for end in ("low", "high"))
+        if metric.startswith("eval/margin_"):
+            bounds = ([line[end] for line in lines] for end in (low, high))
+            axes.fill_between(places, *bounds, color=curve.get_color(), alpha=0.2, linewidth=0)
+    axes.set_xlabel(axis)
+    axes.set_ylabel(metric)
+    axes.grid(alpha=0.3)
+    if len(run_dirs) > 1:
+        axes.legend(frameon=False)
+    # Without a date and with fixed names, so that the same logs give the same file.
+    with matplotlib.rc_context({"svg.hashsalt": "briscola"}):
+        figure.savefig(out, metadata={"Date": None} if out.suffix == ".svg" else None)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m training.plots", description=__doc__)
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN_DIR")
+    parser.add_argument("--metric", default="eval/margin_expert-v1")
+    parser.add_argument("--over", choices=AXES, default="minutes")
+    parser.add_argument("--out", type=Path, required=True, help="an .svg or .png file")
+    options = parser.parse_args(arguments)
+    try:
+        draw(options.runs, options.metric, options.over, options.out)
+    except (ValueError, OSError) as error:
+        print(f"training.plots: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
