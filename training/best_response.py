@@ -49,6 +49,7 @@ PICK_DECKS, PICK_EVERY = 1000, 10  # decks that compare snapshots; iterations be
 PPO_SHARE = 2 / 3  # of the time; search has the rest
 LEARNING_SHARE = 0.9 * PPO_SHARE  # the decks that are reported have what is left of it
 WORLDS, CANDIDATES = 32, 256  # searched in, and sampled to find them
+LEAST_WORLDS = 8  # different ones that must be left of the candidates
 OWN_TURNS = 2  # that are played after the action, until the critic speaks
 OWN_CHOICE = 1.0  # card points that its own policy's choice counts in search: worlds are few
 _TRAINING, _PICKING, _REPORTING = range(100, 103)  # what child seeds are for
@@ -237,7 +238,7 @@ class ModelSearch:
     """Looks one move ahead in sampled worlds, with the frozen policy as model of the other sides.
 
     Worlds in which it would not have played its latest cards are thrown away, the latest card
-    first, as far back as leaves WORLDS of them. In those that are left each action is tried and the
+    first, as far back as leaves enough of them. In those that are left each action is tried and the
     deal is played on, the other sides by the frozen policy, its own by the frozen network, whose
     critic says what comes after OWN_TURNS more turns. Without a network the deal is played to its
     end by the frozen policy alone. A frozen policy that plays at random is asked for a random card
@@ -301,9 +302,11 @@ class ModelSearch:
             agreeing = left.copy()
             would = _ask(self.frozen, pasts, rows, luck.ravel())
             agreeing.ravel()[rows[would != played]] = False
-            going &= agreeing.sum(axis=1) >= WORLDS
+            going &= agreeing.sum(axis=1) >= LEAST_WORLDS
             left[going] = agreeing[going]
-        chosen = (~left).argsort(axis=1, kind="stable")[:, :WORLDS]
+        order = (~left).argsort(axis=1, kind="stable")  # those that are left come first
+        places = np.arange(WORLDS) % left.sum(axis=1, keepdims=True)
+        chosen = np.take_along_axis(order, places, axis=1)
         return (
             np.take_along_axis(worlds.reshape(luck.shape), chosen, axis=1),
             np.take_along_axis(luck, chosen, axis=1),
