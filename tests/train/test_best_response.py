@@ -133,7 +133,7 @@ def test_worlds_are_those_in_which_the_frozen_policy_plays_what_it_played():
     worlds, luck = search._likely_worlds(infos, np.arange(40).astype(np.uint64))
     assert worlds.shape == luck.shape == (40, best_response.WORLDS)
     blind = np.repeat(infos, best_response.WORLDS)
-    resample(blind.copy(), luck.ravel(), blind)
+    resample(blind.copy(), luck.ravel() + np.uint64(1), blind)
 
     def broken(worlds):
         """How many hands hold more high cards than were drawn."""
