@@ -211,7 +211,7 @@ def collect_against(learner: Learner, frozen: Policy, seeds: NDArray[np.uint64])
             rollout.log_probs[place] = log_probs
             rollout.valid[place] = True
             counts[live[own], seats[own]] += 1
-            actions[own] = encoder.to_frame(infos[own], chosen)
+            actions[own] = encoder.to_table(infos[own], chosen)
         decisions += 1
         tricks = playing["trick"].copy()
         step(playing, actions)
