@@ -36,6 +36,7 @@ from briscola_env.policies import Policy, checkpoint_of
 from briscola_env.policies.base import show_turns
 from briscola_env.policies.beliefs import turn_back
 from briscola_env.policies.endgame import ExactEndgame, endgame_margins
+from briscola_env.policies.netsearch import PRIOR_POINTS
 from briscola_env.policies.network import NetworkPolicy, from_checkpoint, policy_of, sample_actions
 from briscola_env.rng import child_seed, child_seeds, deal_seeds, decision_seeds
 from briscola_env.rules import Rules
@@ -51,7 +52,6 @@ LEARNING_SHARE = 0.9 * PPO_SHARE  # the decks that are reported have what is lef
 WORLDS, CANDIDATES = 32, 256  # searched in, and sampled to find them
 LEAST_WORLDS = 8  # different ones that must be left of the candidates
 OWN_TURNS = 2  # that are played after the action, until the critic speaks
-OWN_CHOICE = 1.0  # card points that its own policy's choice counts in search: worlds are few
 _TRAINING, _PICKING, _REPORTING = range(100, 103)  # what child seeds are for
 _ROWS = 16  # decisions searched at once: their worlds stay in the cache
 _PPO_PART, _SEARCH_PART = 512, 16  # decks between two looks at the clock
@@ -276,9 +276,20 @@ class ModelSearch:
         )
         scores = np.where(legal, 0.0, -np.inf)
         scores[rows, moves] = margins.reshape(len(rows), WORLDS).mean(axis=1)
-        scores[np.arange(len(infos)), self.own.act(infos, legal, seeds)] += OWN_CHOICE
+        scores += self._prior(infos, legal, seeds)
         best: NDArray[np.int64] = scores.argmax(axis=1)
         return best
+
+    def _prior(
+        self, infos: States, legal: NDArray[np.bool_], seeds: NDArray[np.uint64]
+    ) -> NDArray[np.float64]:
+        """Card points [N, num_actions] for the own policy's opinion, as the worlds are few."""
+        if self.network:
+            likely = self.network.probabilities(infos, legal).astype(np.float64)
+            prior: NDArray[np.float64] = PRIOR_POINTS * np.log(np.maximum(likely, 1e-9))
+            return prior
+        choices = self.own.act(infos, legal, seeds)
+        return PRIOR_POINTS * (np.arange(legal.shape[1]) == choices[:, None])
 
     def _likely_worlds(
         self, infos: States, seeds: NDArray[np.uint64]
