@@ -138,7 +138,8 @@ def train_exploiter(target: Target, seed: int, clock: Clock, run_dir: Path | Non
     best one is saved.
     """
     learner, picking = make_exploiter(target, seed), _seed(seed, _PICKING)
-    best, most = None, -math.inf
+    best: Policy | None = None
+    most = -math.inf
     while True:
         last = clock.over(LEARNING_SHARE)
         if last or learner.iteration % PICK_EVERY == 0:
@@ -149,7 +150,7 @@ def train_exploiter(target: Target, seed: int, clock: Clock, run_dir: Path | Non
                 best, most = snapshot, match.margin.value
                 if run_dir:
                     checkpoint.save(run_dir / BEST)
-        if last:
+        if last and best:
             return best
         # Rates fall with the time: how many iterations there will be is not known.
         total = round(learner.iteration * LEARNING_SHARE / clock.passed())

@@ -93,7 +93,7 @@ def test_ppo_learns_to_beat_a_policy_that_plays_its_lowest_card():
     # It starts from a small network that knows nothing.
     target = target_of(Lowest(), checkpoint=make_checkpoint())
     start = policy_of(target.checkpoint, target.rules, "start")
-    exploiter = best_response.train_exploiter(target, 1, Counted(60))
+    exploiter = best_response.train_exploiter(target, 1, Counted(40))
     before = evaluate(start, target.policy, target.rules, 300, seed=5).margin
     after = evaluate(exploiter, target.policy, target.rules, 300, seed=5).margin
     assert after.low > before.high + 10
