@@ -29,21 +29,19 @@ from briscola_env.arena.match import Match, evaluate, finite, summarize
 from briscola_env.arena.play import join_deals, play_parts
 from briscola_env.arena.report import ProgressBar, print_table
 from briscola_env.checkpoint import BEST, Checkpoint, replace_file
-from briscola_env.dealing import deal
-from briscola_env.engine import legal_actions, step, trick_margins
+from briscola_env.engine import step
 from briscola_env.information import info_state, resample
 from briscola_env.policies import Policy, checkpoint_of
 from briscola_env.policies.base import show_turns
 from briscola_env.policies.beliefs import turn_back
 from briscola_env.policies.endgame import ExactEndgame, endgame_margins
 from briscola_env.policies.netsearch import PRIOR_POINTS
-from briscola_env.policies.network import NetworkPolicy, from_checkpoint, policy_of, sample_actions
-from briscola_env.rng import child_seed, child_seeds, deal_seeds, decision_seeds
+from briscola_env.policies.network import NetworkPolicy, from_checkpoint, policy_of
+from briscola_env.rng import child_seed, child_seeds
 from briscola_env.rules import Rules
-from briscola_env.state import States, new_states
+from briscola_env.state import States
 from training.config import load_config
-from training.rollout import Rollout, slots_per_seat
-from training.selfplay import Learner, make_batch, make_learner, new_run, to_checkpoint, update
+from training.selfplay import Learner, iterate, make_learner, to_checkpoint
 
 REPORT = "exploit.json"
 PICK_DECKS, PICK_EVERY = 1000, 10  # decks that compare snapshots; iterations between two
@@ -52,7 +50,7 @@ LEARNING_SHARE = 0.9 * PPO_SHARE  # the decks that are reported have what is lef
 WORLDS, CANDIDATES = 32, 256  # searched in, and sampled to find them
 LEAST_WORLDS = 8  # different ones that must be left of the candidates
 OWN_TURNS = 2  # that are played after the action, until the critic speaks
-_TRAINING, _PICKING, _REPORTING = range(100, 103)  # what child seeds are for
+_PICKING, _REPORTING = 100, 101  # what child seeds are for, beside those of the learner
 _ROWS = 16  # decisions searched at once: their worlds stay in the cache
 _PPO_PART, _SEARCH_PART = 512, 16  # decks between two looks at the clock
 
@@ -111,9 +109,13 @@ def _seed(seed: int, purpose: int) -> int:
 
 
 def make_exploiter(target: Target, seed: int) -> Learner:
-    """A learner with the frozen network's weights, or a fresh one if the target has none."""
+    """A learner in a league of the frozen policy alone: none of that one's decisions are learned.
+
+    It has the frozen network's weights, or fresh ones if the target has no network.
+    """
     changes = [
         f"rules={json.dumps(target.rules.to_dict())}",
+        f"league.fixed={json.dumps({target.name: 1.0})}",
         f"exact_endgame={json.dumps(target.exact)}",
         f"seed={seed}",
     ]
@@ -156,80 +158,7 @@ def train_exploiter(target: Target, seed: int, clock: Clock, run_dir: Path | Non
         total = round(learner.iteration * LEARNING_SHARE / clock.passed())
         total = max(total, learner.iteration + 1)
         learner.config = learner.config.model_copy(update={"iterations": total})
-        iterate(learner, target.policy)
-
-
-def iterate(learner: Learner, frozen: Policy) -> None:
-    """One iteration of PPO on deals against the frozen policy, in place."""
-    deals = np.empty(learner.config.deals, np.uint64)
-    seed = _seed(_seed(learner.config.seed, _TRAINING), learner.iteration)
-    child_seeds(np.uint64(seed), 0, deals)
-    update(learner, make_batch(learner, collect_against(learner, frozen, deals)))
-    learner.iteration += 1
-
-
-def collect_against(learner: Learner, frozen: Policy, seeds: NDArray[np.uint64]) -> Rollout:
-    """As `collect`, with one side of each deal, in turn, played by the learner."""
-    encoder, config = learner.encoder, learner.config
-    rules, n = encoder.rules, len(seeds)
-    states, cards = new_states(rules, n), np.empty_like(seeds)
-    deal_seeds(seeds, cards)
-    deal(states, cards)
-    shape = (n, rules.players, slots_per_seat(encoder))
-    rollout = Rollout(
-        np.zeros((*shape, encoder.size), np.int8),
-        np.zeros((*shape, rules.num_actions), np.bool_),
-        np.zeros(shape, np.int64),
-        np.zeros(shape, np.float32),
-        np.zeros(shape, np.float32),
-        np.zeros(shape, np.bool_),
-        np.zeros(shape[:2], np.float32),
-    )
-    counts, decisions = np.zeros(shape[:2], np.int64), 0
-    live, playing = np.arange(n), states
-    while live.size:
-        seats = playing["current_player"].astype(np.int64)
-        infos, legal = np.empty_like(playing), np.empty((live.size, rules.num_actions), np.bool_)
-        info_state(playing, seats, infos)
-        legal_actions(playing, legal)
-        luck = np.empty(live.size, np.uint64)
-        decision_seeds(seeds[live], seats, np.full(live.size, decisions), luck)
-        own = seats % rules.sides == live % rules.sides
-        actions = np.empty(live.size, np.int64)
-        if not own.all():
-            actions[~own] = frozen.act(infos[~own], legal[~own], luck[~own])
-        if own.any():
-            observations = encoder.encode(infos[own])
-            mask = encoder.columns_to_frame(infos[own], legal[own])
-            chosen, log_probs = np.empty(own.sum(), np.int64), np.empty(own.sum(), np.float32)
-            with torch.inference_mode(), learner.autocast():
-                logits = learner.network.logits(torch.from_numpy(observations).to(learner.device))
-            sample_actions(logits.cpu().numpy(), mask, luck[own], chosen, log_probs)
-            place = (live[own], seats[own], counts[live[own], seats[own]])
-            rollout.observations[place] = observations
-            rollout.legal[place] = mask
-            rollout.actions[place] = chosen
-            rollout.log_probs[place] = log_probs
-            rollout.valid[place] = True
-            counts[live[own], seats[own]] += 1
-            actions[own] = encoder.to_table(infos[own], chosen)
-        decisions += 1
-        tricks = playing["trick"].copy()
-        step(playing, actions)
-        finished = playing["trick"] > tricks
-        gains = trick_margins(playing) * finished[:, None]
-        over = playing["current_player"] < 0
-        if config.exact_endgame:
-            open_hands = finished & (playing["trick"] == playing["draws"])
-            gains[open_hands] += endgame_margins(playing[open_hands])
-            over |= open_hands
-        rollout.margins[live] += gains
-        rollout.rewards[live[:, None], np.arange(rules.players), counts[live] - 1] += (
-            gains / config.reward_points
-        )
-        if over.any():
-            live, playing = live[~over], playing[~over]
-    return rollout
+        iterate(learner)
 
 
 # ------------------------------------------------------------------------------------------ search
@@ -513,6 +442,13 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
+def new_folder(folder: Path) -> None:
+    """Make it; ValueError if something is in it already."""
+    if folder.exists() and any(folder.iterdir()):
+        raise ValueError(f"--run-dir {folder}: there is something in it; name another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+
+
 @contextmanager
 def _clock(seconds: float) -> Iterator[Clock]:
     """A clock with its progress bar, which Ctrl-C stops."""
@@ -531,7 +467,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = _options(arguments)
         target = load_target(options.policy)
         if options.run_dir:
-            new_run(options.run_dir)
+            new_folder(options.run_dir)
         with _clock(60 * options.minutes) as clock:
             findings = explore(target, options.seed, options.decks, clock, options.run_dir)
         text = json.dumps(report(target, options.seed, findings, clock.stopped), indent=2)

@@ -14,25 +14,27 @@ from briscola_env.arena.match import evaluate
 from briscola_env.arena.report import ProgressBar
 from briscola_env.cards import cards_of
 from briscola_env.checkpoint import BEST, LAST, Checkpoint
+from briscola_env.engine import legal_actions, step
 from briscola_env.information import info_state, resample
 from briscola_env.policies import RandomPolicy
 from briscola_env.policies.network import policy_of, weights_of
 from briscola_env.rules import Rules
 from tests.train.test_checkpoint import make_checkpoint, positions
-from training import best_response
-from training.best_response import Clock, Finding, ModelSearch, Target, claim, main
+from training import best_response, selfplay
+from training.best_response import Clock, Finding, ModelSearch, Target, claim, load_target, main
 
 
 class Lowest:
     """Plays the lowest card id, whatever lies on the table."""
 
-    name = "lowest"
+    name = f"{__name__}:Lowest"
+    asked = 0
 
     def __init__(self, rules=None):
-        self.asked = 0
+        pass
 
     def act(self, info_states, legal, seeds):
-        self.asked += len(legal)
+        Lowest.asked += len(legal)
         return legal.argmax(axis=1)
 
 
@@ -62,10 +64,16 @@ def target_of(policy, rules=None, checkpoint=None):
     return Target(policy.name, policy, rules or Rules(), checkpoint)
 
 
-def network_target(rules=None, exact=False):
-    rules = rules or Rules()
-    checkpoint = replace(make_checkpoint(rules), exact_endgame=exact)
-    return Target("net", policy_of(checkpoint, rules, "net"), rules, checkpoint)
+@pytest.fixture
+def network_target(tmp_path):
+    """A small network that knows nothing, loaded from its file."""
+
+    def make(rules=None, exact=False):
+        path = tmp_path / "net.safetensors"
+        replace(make_checkpoint(rules), exact_endgame=exact).save(path)
+        return load_target(str(path))
+
+    return make
 
 
 @pytest.fixture
@@ -110,7 +118,7 @@ def test_search_wins_from_whoever_does_not_look_at_the_table(policy, players):
 
 
 @pytest.mark.parametrize("exact", [False, True])
-def test_search_wins_from_a_network_that_it_knows(exact):
+def test_search_wins_from_a_network_that_it_knows(exact, network_target):
     target = network_target(exact=exact)
     search = ModelSearch(target)
     assert evaluate(search, target.policy, target.rules, 30, seed=1).margin.low > 5
@@ -125,8 +133,8 @@ def test_worlds_are_those_in_which_the_frozen_policy_plays_what_it_played():
     states = play.deal_episodes(rules, np.arange(40).astype(np.uint64))
     legal = np.empty((40, rules.num_actions), bool)
     for _ in range(plays):
-        best_response.legal_actions(states, legal)
-        best_response.step(states, Highest().act(states, legal, None))
+        legal_actions(states, legal)
+        step(states, Highest().act(states, legal, None))
     seats = states["current_player"].astype(np.int64)
     infos = states.copy()
     info_state(states, seats, infos)
@@ -155,7 +163,7 @@ def test_worlds_are_those_in_which_the_frozen_policy_plays_what_it_played():
 
 
 @pytest.mark.parametrize("players", [2, 4])
-def test_search_sees_nothing_hidden_and_no_neighbour_moves_it(few, players):
+def test_search_sees_nothing_hidden_and_no_neighbour_moves_it(few, players, network_target):
     rules = Rules(players=players)
     search = ModelSearch(network_target(rules))
     infos, legal, seeds = positions(rules, 40, plies=14)
@@ -176,8 +184,8 @@ def test_search_sees_nothing_hidden_and_no_neighbour_moves_it(few, players):
 
 @pytest.mark.parametrize("players", [2, 3, 4])
 def test_nothing_is_learned_from_the_frozen_policys_decisions(few, monkeypatch, players):
-    rules, frozen, rollouts = Rules(players=players), Lowest(), []
-    whole = best_response.make_batch
+    rules, rollouts = Rules(players=players), []
+    whole = selfplay.make_batch
 
     def make_batch(learner, rollout):
         rollouts.append(rollout)
@@ -185,18 +193,22 @@ def test_nothing_is_learned_from_the_frozen_policys_decisions(few, monkeypatch, 
         assert len(batch.actions) == rollout.valid.sum()
         return batch
 
-    monkeypatch.setattr(best_response, "make_batch", make_batch)
-    learner = best_response.make_exploiter(target_of(frozen, rules), 1)
-    best_response.iterate(learner, frozen)
+    monkeypatch.setattr(selfplay, "make_batch", make_batch)
+    monkeypatch.setattr(Lowest, "asked", 0)
+    best_response.iterate(best_response.make_exploiter(target_of(Lowest(), rules), 1))
     valid = rollouts[0].valid
-    own = np.arange(len(valid))[:, None] % rules.sides == np.arange(players) % rules.sides
-    assert (valid.any(axis=-1) == own).all()
+    # One side of each deal is the exploiter's, and which one changes.
+    seats = valid.any(axis=-1)
+    sides = seats.argmax(axis=1)
+    own = sides[:, None] == np.arange(players) % rules.sides
+    assert (seats == own).all()
+    assert len(np.unique(sides)) == rules.sides
     plays = rules.num_tricks * players * len(valid)
-    assert valid.sum() + frozen.asked == plays
-    assert frozen.asked == plays * (rules.sides - 1) / rules.sides
+    assert valid.sum() + Lowest.asked == plays
+    assert Lowest.asked == plays * (rules.sides - 1) / rules.sides
 
 
-def test_a_snapshot_is_chosen_by_its_margin_and_stays_as_it_was(few, monkeypatch):
+def test_a_snapshot_is_chosen_by_its_margin_and_stays_as_it_was(few, monkeypatch, network_target):
     target, margins, seen = network_target(), iter([1.0, 7.0, 3.0, 5.0]), []
 
     def measured(policy, *others):
@@ -211,7 +223,7 @@ def test_a_snapshot_is_chosen_by_its_margin_and_stays_as_it_was(few, monkeypatch
     np.testing.assert_array_equal(weights_of(best.network)["actor_head.weight"], seen[1])
 
 
-def test_the_frozen_policy_is_left_as_it_was(few):
+def test_the_frozen_policy_is_left_as_it_was(few, network_target):
     target = network_target(exact=True)
     before = {name: array.tobytes() for name, array in target.checkpoint.weights.items()}
     findings = best_response.explore(target, 1, 10, Counted(20))
@@ -221,7 +233,7 @@ def test_the_frozen_policy_is_left_as_it_was(few):
         assert {name: array.tobytes() for name, array in weights.items()} == before
 
 
-def test_the_global_generators_are_not_touched(few):
+def test_the_global_generators_are_not_touched(few, network_target):
     torch.manual_seed(0)
     before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
     best_response.explore(network_target(), 1, 10, Counted(20))
@@ -232,11 +244,9 @@ def test_the_global_generators_are_not_touched(few):
 # ------------------------------------------------------------------------------- what it reports
 
 
-def test_the_report_is_on_decks_that_neither_taught_nor_chose(few, monkeypatch):
+def test_the_report_is_on_decks_that_neither_taught_nor_chose(few, monkeypatch, network_target):
     dealt = {"learned": [], "picked": [], "reported": []}
-    play_deals, collect, pick = (
-        *(play.play_deals, best_response.collect_against, best_response.evaluate),
-    )
+    play_deals, collect, pick = play.play_deals, selfplay.collect, best_response.evaluate
     purpose = ["reported"]
 
     def played(policies, rules, seeds, *others):
@@ -250,13 +260,13 @@ def test_the_report_is_on_decks_that_neither_taught_nor_chose(few, monkeypatch):
         finally:
             purpose[0] = "reported"
 
-    def collected(learner, frozen, seeds):
+    def collected(encoder, seeds, *others):
         dealt["learned"] += seeds.tolist()
-        return collect(learner, frozen, seeds)
+        return collect(encoder, seeds, *others)
 
     monkeypatch.setattr(play, "play_deals", played)
     monkeypatch.setattr(best_response, "evaluate", picked)
-    monkeypatch.setattr(best_response, "collect_against", collected)
+    monkeypatch.setattr(selfplay, "collect", collected)
     findings = best_response.explore(network_target(), 1, 40, Counted(20))
     assert [finding.match.decks for finding in findings] == [40, 40]
     learned, chosen, told = (set(dealt[name]) for name in ("learned", "picked", "reported"))
@@ -278,11 +288,11 @@ def found(policy, value, half):
 def test_the_claim_is_the_surer_of_the_lower_ends_and_never_that_nothing_can_be_won():
     target = target_of(Lowest())
     text = claim(target, [found("ppo", 2.0, 0.5), found("search", 3.0, 2.5)])
-    assert text.startswith("At least 1.5 card points a deal can be won from lowest")
+    assert text.startswith(f"At least 1.5 card points a deal can be won from {Lowest.name}")
     assert "ppo won 2.0" in text
     assert "lower bound" in text
     text = claim(target, [found("ppo", 0.0, 0.0), found("search", 1.0, 2.0)])
-    assert text.startswith("No exploit of lowest was found beyond doubt")
+    assert text.startswith(f"No exploit of {Lowest.name} was found beyond doubt")
     assert "lower bound" in text
 
 
@@ -327,8 +337,8 @@ def test_the_table_has_a_row_for_each_method_and_the_claim_below(few, capsys, ch
 def test_ctrl_c_reports_what_was_found_so_far(few, capsys, checkpoint, monkeypatch):
     iterate = best_response.iterate
 
-    def interrupted(learner, frozen):
-        iterate(learner, frozen)
+    def interrupted(learner):
+        iterate(learner)
         if learner.iteration == 3:
             signal.raise_signal(signal.SIGINT)
 
@@ -343,7 +353,7 @@ def test_ctrl_c_reports_what_was_found_so_far(few, capsys, checkpoint, monkeypat
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_search_stops_at_the_end_of_the_time_and_keeps_its_decks(few):
+def test_search_stops_at_the_end_of_the_time_and_keeps_its_decks(few, network_target):
     # Two parts of the decks are played after the second method's start.
     findings = best_response.explore(network_target(), 1, 10_000, Counted(12))
     for finding in findings:
