@@ -309,7 +309,7 @@ def checkpoint(tmp_path):
 
 def test_the_command_writes_json_and_the_best_exploiter(few, capsys, checkpoint, tmp_path):
     folder = tmp_path / "exploit"
-    options = ("--minutes", "0.001", "--decks", "4", "--json", "--run-dir", str(folder))
+    options = ("--minutes", "1e-9", "--decks", "4", "--json", "--run-dir", str(folder))
     assert main([str(checkpoint), *options]) == 0
     text = capsys.readouterr().out
     report = json.loads(text)
@@ -327,7 +327,7 @@ def test_the_command_writes_json_and_the_best_exploiter(few, capsys, checkpoint,
 
 
 def test_the_table_has_a_row_for_each_method_and_the_claim_below(few, capsys, checkpoint):
-    assert main([str(checkpoint), "--minutes", "0.001", "--decks", "4"]) == 0
+    assert main([str(checkpoint), "--minutes", "1e-9", "--decks", "4"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["method", "decks", "margin", "95", "%", "time"]
     assert [line.split()[:2] for line in lines[1:3]] == [["ppo", "4"], ["search", "4"]]
