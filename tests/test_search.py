@@ -10,7 +10,7 @@ from briscola_env.engine import step
 from briscola_env.envs.single import BriscolaEnv
 from briscola_env.information import info_state, resample
 from briscola_env.jit import kernel
-from briscola_env.policies.beliefs import _undo_play
+from briscola_env.policies.beliefs import _undo_play, turn_back_one
 from briscola_env.policies.expert import ExpertPolicy, expert_weights
 from briscola_env.policies.heuristics import GreedyPolicy
 from briscola_env.policies.ismcts import IsmctsPolicy
@@ -192,3 +192,46 @@ def test_the_oracle_is_refused_unless_cheats_are_allowed():
         BriscolaEnv(opponent="oracle")
     oracle = load_policy("oracle", Rules(), allow_cheats=True)
     assert evaluate(oracle, GreedyPolicy(), Rules(), 4, seed=0).margin.value > 20
+
+
+@kernel
+def _turn_back(states, cards):
+    for i in range(len(states)):
+        cards[i] = turn_back_one(states[i])
+
+
+@pytest.mark.parametrize("players", [2, 3, 4, 6])
+def test_turned_back_a_world_shows_the_others_what_they_saw_when_they_chose(players):
+    rules = Rules(players=players)
+    generator, n = np.random.default_rng(3), 60
+    states, asked = random_positions(rules, n, 0, seed=3), []
+    for _ in range(len(rules.deck) - 1):
+        asked.append(states.copy())
+        actions = (generator.random((n, rules.num_actions)) * legal_rows(states)).argmax(axis=1)
+        step(states, actions)
+    seat = states["current_player"].astype(np.int64)
+    pasts, cards = states.copy(), np.empty(n, np.int64)
+    pasts["observer"] = seat
+    for past in reversed(range(len(asked))):
+        then = asked[past]
+        others = then["current_player"] % rules.sides != seat % rules.sides
+        if not others.any():
+            continue
+        rows = np.flatnonzero(others)
+        turned = pasts[rows]
+        found = np.empty(len(rows), np.int64)
+        _turn_back(turned, found)
+        pasts[rows] = turned
+        np.testing.assert_array_equal(found, states["history"][rows, past])
+        seen, shown = views(turned), views(then[rows])
+        for k in range(len(rows)):
+            chooser = int(shown["current_player"][k])
+            assert seen["hands"][k, chooser] >> found[k] & 1
+            size = len(cards_of(shown["hands"][k, chooser]))
+            assert len(cards_of(seen["hands"][k, chooser])) == size
+        for field in ("hands", "observer"):
+            seen[field] = shown[field]
+        for name in seen.dtype.names:
+            np.testing.assert_array_equal(seen[name], shown[name], name)
+    _turn_back(pasts, cards)
+    assert (cards == -1).all()

@@ -15,8 +15,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from briscola_env.arena.entrants import load_policy
 from briscola_env.encoding import Encoder
-from briscola_env.policies import Policy, make_policy
+from briscola_env.policies import Policy
 from briscola_env.policies.network import ActorCritic, sample_actions
 from briscola_env.state import States
 from training.config import LeagueConfig
@@ -76,7 +77,7 @@ class League:
         self.encoder = encoder
         self._make_network = make_network
         self.past: list[Member] = []
-        self.fixed = [Member(make_policy(name, encoder.rules)) for name in config.fixed]
+        self.fixed = [Member(load_policy(name, encoder.rules)) for name in config.fixed]
 
     @property
     def members(self) -> list[Member]:

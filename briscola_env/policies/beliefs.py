@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from briscola_env.cards import NUM_CARDS
+from briscola_env.cards import NUM_CARDS, POINTS_OF
 from briscola_env.jit import bit, kernel, lowest, popcount
 from briscola_env.policies.expert import expert_card_one
 from briscola_env.rng import random_below
@@ -109,3 +109,53 @@ def odds_one(past: Any, plays: Any, weights: Any, temperature: Any, values: Any)
         if past["current_player"] != past["observer"]:
             odds *= _odds_of_card(past, card, weights, temperature, values)
     return odds
+
+
+@kernel
+def _unscore_trick(past: Any, last: Any) -> None:
+    """Take back the points of the trick that ended with the card at place `last` of the history,
+    which is undone already.
+    """
+    players = np.int64(past["players"])
+    past["scores"][past["last_winner"] % past["sides"]] -= past["last_points"]
+    past["last_winner"], past["last_points"] = -1, 0
+    if past["trick"] > 0:
+        past["last_winner"] = past["leader"]
+        i, left = last - players, players
+        while left > 0:
+            if past["history"][i] < NUM_CARDS:
+                past["last_points"] += POINTS_OF[past["history"][i]]
+                left -= 1
+            i -= 1
+
+
+@kernel
+def turn_back_one(past: Any) -> Any:
+    """Turn a world back to the latest card that another side than the observer's chose, and return
+    that card; -1 if there is none, or if a swap or signal stands before it.
+
+    past: as `odds_one` takes it, of a single deal. All that the other side could see is again as it
+    was, and its hand is one that it may have had; the observer's hand keeps its later draws.
+    """
+    side = np.int64(past["observer"]) % past["sides"]
+    while True:
+        last = np.int64(past["history_length"]) - 1
+        if not _can_undo(past, last):
+            return -1
+        ended = past["table_count"] == 0
+        card = _undo_play(past, last)
+        if ended:
+            _unscore_trick(past, last)
+        past["history_length"] = last
+        past["history"][last], past["history_seat"][last] = -1, -1
+        if card == past["initial_face_up"]:
+            past["known"][past["current_player"]] |= bit(card)  # everybody saw it being drawn
+        if past["current_player"] % past["sides"] != side:
+            return card if last == 0 or past["history"][last - 1] < NUM_CARDS else -1
+
+
+@kernel
+def turn_back(pasts: Any, rows: Any, cards: Any) -> None:
+    """`turn_back_one` for the worlds rows[k] (int64 [K]), in place; cards: int64 [K], written."""
+    for k in range(len(rows)):
+        cards[k] = turn_back_one(pasts[rows[k]])
