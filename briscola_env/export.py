@@ -21,11 +21,16 @@ _OPSET, _IR_VERSION = 17, 8  # old enough for every runtime since 2022
 _ILLEGAL = -1e30
 
 _FRAMES = {
-    "table": "cards are as they lie on the table",
-    "trump_first": "coins (suit 0) and the trump suit have changed places in all planes, in the "
-    "one-hot trump, in action_mask, logits and action: card c of the trump suit is c % 10, card c "
-    "of coins is 10 * trump + c % 10; it is its own inverse",
+    "table": "every suit in its own place",
+    "trump_first": "coins (suit 0) and the trump suit have changed places",
+    "canonical": "the trump suit in place 0; then the others in falling order of (held, played), "
+    "two 10-bit numbers with bit s for the card of strength s, which the observer holds, or which "
+    "anybody has played in this deal; equal suits by id",
 }
+_FRAME_HOLDS = (
+    "; so in all planes of 40 cards, in the one-hot trump, in action_mask, logits and action: "
+    "there card c stands at 10 * place of its suit + c % 10"
+)
 _INPUTS = {
     "observation": "the features of the seat to act, 0 or 1",
     "action_mask": "its legal actions, 0 or 1, at least one a row",
@@ -47,7 +52,7 @@ def encoding_facts(checkpoint: Checkpoint) -> dict[str, Any]:
         "layout_version": LAYOUT_VERSION,
         "layout_digest": encoder.digest,
         "frame": checkpoint.frame,
-        "frame_meaning": _FRAMES[checkpoint.frame],
+        "frame_meaning": _FRAMES[checkpoint.frame] + _FRAME_HOLDS,
         "show_points": checkpoint.show_points,
         "features": [asdict(feature) for feature in encoder.features],
         "actions": [rules.action_name(action) for action in range(rules.num_actions)],

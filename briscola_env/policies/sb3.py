@@ -115,7 +115,7 @@ class ModelPolicy:
         if "tokens" in self.model.observation_space.spaces:  # type: ignore[attr-defined]
             observation["tokens"] = self.encoder.encode_tokens(info_states)
         actions, _ = self.model.predict(observation, action_masks=mask, deterministic=True)
-        return self.encoder.to_frame(info_states, actions)
+        return self.encoder.to_table(info_states, actions)
 
 
 def to_checkpoint(model: MaskablePPO, name: str) -> Checkpoint:

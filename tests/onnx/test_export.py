@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from briscola_env import briscola_v0, cli
+from briscola_env.cards import cards_of
 from briscola_env.checkpoint import LAST, Checkpoint
 from briscola_env.encoding import features
 from briscola_env.policies import make_policy
@@ -50,7 +51,7 @@ def facts_of(session):
     [
         ({}, "trump_first", "relu", 10_000),
         ({}, "table", "tanh", 2_000),
-        ({"players": 3}, "trump_first", "relu", 2_000),
+        ({"players": 3}, "canonical", "relu", 2_000),
         (
             {"players": 4, "signals": "conventional", "exchange_two": True},
             *("trump_first", "tanh", 2_000),
@@ -69,7 +70,7 @@ def test_the_moves_of_onnxruntime_are_ours(capsys, tmp_path, table, frame, activ
     inputs = {"observation": observation, "action_mask": mask}
     actions, logits, values = session.run(["action", "logits", "value"], inputs)
     moves = policy.act(infos, legal, np.zeros(n, np.uint64))
-    np.testing.assert_array_equal(policy.encoder.to_frame(infos, actions), moves)
+    np.testing.assert_array_equal(policy.encoder.to_table(infos, actions), moves)
     assert len(set(moves.tolist())) > 35
     expected, _ = policy.logits(infos, legal)
     np.testing.assert_allclose(logits, expected, atol=1e-3)
@@ -111,26 +112,41 @@ def test_the_metadata_has_the_whole_encoding(capsys, tmp_path):
     assert [facts["actions"][action] for action in (0, 1, 40, -1)] == names
     assert len(facts["actions"]) == rules.num_actions
     assert facts["frame"] == "trump_first"
-    assert "suit 0" in facts["frame_meaning"]
     assert facts["training"] == {"seed": 7}
     assert (facts["reward_points"], facts["exact_endgame"]) == (40.0, False)
 
 
-def test_the_frame_s_description_is_what_the_encoder_does(capsys, tmp_path):
-    """Card c of the trump suit is c % 10, card c of coins is 10 * trump + c % 10."""
-    checkpoint = make_checkpoint(Rules())
+def places_as_described(frame, info):
+    """The place of each suit, by the sentences in the metadata and nothing else."""
+    trump, seat = int(info["trump"]), int(info["observer"])
+    if frame == "table":
+        return [0, 1, 2, 3]
+    if frame == "trump_first":
+        return [{0: trump, trump: 0}.get(suit, suit) for suit in range(4)]
+
+    def key(suit):
+        held, played = set(cards_of(info["hands"][seat])), set(cards_of(info["played"][0]))
+        for other in info["played"][1:]:
+            played |= set(cards_of(other))
+        return [
+            sum(1 << card % 10 for card in cards if card // 10 == suit) for cards in (held, played)
+        ]
+
+    others = sorted({0, 1, 2, 3} - {trump})  # by id, and sorting keeps that order among equals
+    order = [trump, *sorted(others, key=key, reverse=True)]
+    return [order.index(suit) for suit in range(4)]
+
+
+@pytest.mark.parametrize("frame", ["table", "trump_first", "canonical"])
+def test_the_frame_s_description_is_what_the_encoder_does(capsys, tmp_path, frame):
+    checkpoint = make_checkpoint(Rules(), frame)
     meaning = facts_of(exported(capsys, tmp_path, checkpoint))["frame_meaning"]
-    assert "card c of the trump suit is c % 10, card c of coins is 10 * trump + c % 10" in meaning
-    states = random_positions(Rules(), 40, 3, seed=0)
+    assert meaning.endswith("card c stands at 10 * place of its suit + c % 10")
+    infos = views(random_positions(Rules(), 200, np.arange(200) % 30, seed=0))
+    expected = [places_as_described(frame, info) for info in infos]
     for card in range(40):
-        framed = checkpoint.encoder.to_frame(states, np.full(40, card))
-        for trump, shown in zip(states["trump"].astype(int), framed.tolist(), strict=True):
-            if card // 10 == trump:
-                assert shown == card % 10
-            elif card // 10 == 0:
-                assert shown == 10 * trump + card % 10
-            else:
-                assert shown == card
+        framed = checkpoint.encoder.to_frame(infos, np.full(200, card))
+        assert framed.tolist() == [10 * places[card // 10] + card % 10 for places in expected]
 
 
 def test_the_same_checkpoint_is_the_same_file(capsys, tmp_path):

@@ -64,7 +64,7 @@ def turns(rules, n):
     [
         ({}, {}),
         ({"frame": "trump_first", "show_points": "all"}, {"activation_fn": torch.nn.ReLU}),
-        ({"players": 4, "frame": "trump_first"}, {"share_features_extractor": False}),
+        ({"players": 4, "frame": "canonical"}, {"share_features_extractor": False}),
         ({"players": 3, "match_wins": 1}, {"features_extractor_class": PlanesExtractor}),
         (
             {"players": 4, "signals": "free", "exchange_seven": True},
@@ -86,7 +86,7 @@ def test_the_checkpoint_plays_the_moves_of_the_model(tmp_path, table, policy):
     mask = encoder.columns_to_frame(infos, legal)
     shown = {"observation": encoder.encode(infos), "action_mask": mask.astype(np.int8)}
     actions, _ = model.predict(shown, action_masks=mask, deterministic=True)
-    np.testing.assert_array_equal(moves, encoder.to_frame(infos, actions))
+    np.testing.assert_array_equal(moves, encoder.to_table(infos, actions))
     np.testing.assert_array_equal(
         moves, ModelPolicy(model, rules, "model").act(infos, legal, seeds)
     )
