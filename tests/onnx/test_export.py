@@ -15,6 +15,7 @@ from briscola_env.policies import make_policy
 from briscola_env.policies.network import ActorCritic, weights_of
 from briscola_env.rules import Rules
 from tests.positions import legal_rows, random_positions, views
+from tests.readme import README, python_blocks
 
 
 def make_checkpoint(rules, frame="trump_first", activation="relu", exact_endgame=False):
@@ -77,6 +78,17 @@ def test_the_moves_of_onnxruntime_are_ours(capsys, tmp_path, table, frame, activ
     with torch.inference_mode():
         critic = policy.network.values(torch.from_numpy(observation))
     np.testing.assert_allclose(values, critic, atol=1e-4)
+
+
+def test_the_example_on_the_page_runs_as_printed(capsys, tmp_path, monkeypatch):
+    exported(capsys, tmp_path, make_checkpoint(Rules()))
+    (tmp_path / "net.onnx").rename(tmp_path / "mine.onnx")
+    monkeypatch.chdir(tmp_path)
+    (example,) = python_blocks(README.parent / "docs" / "export.md")
+    scope = {}
+    exec(example, scope)
+    assert scope["env"].agents == []
+    assert scope["facts"]["rules"] == Rules().to_dict()
 
 
 def test_the_file_plays_the_environment_as_it_says_and_what_the_environment_shows(capsys, tmp_path):
