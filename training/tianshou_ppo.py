@@ -66,11 +66,25 @@ class Critic(nn.Module):
         return self.network.values(torch.as_tensor(seen.obs))[:, None]
 
 
-def make_env(**table: Any) -> PettingZooEnv:
+class Env(PettingZooEnv):
+    """Tianshou's wrapper without infos: they are kept in arrays, where the None that is the winner of
+    a drawn deal has no place.
+    """
+
+    def step(self, action: Any) -> tuple[dict, list[int], bool, bool, dict]:
+        """See PettingZooEnv."""
+        *shown, _ = super().step(action)
+        return (*shown, {})  # type: ignore[return-value]
+
+    def reset(self, *args: Any, **kwargs: Any) -> tuple[dict, dict]:
+        """See PettingZooEnv."""
+        observation, _ = super().reset(*args, **kwargs)
+        return observation, {}
+
+
+def make_env(**table: Any) -> Env:
     """One table; its observations are of the seat to act, and say which that is."""
-    return PettingZooEnv(
-        briscola_v0.raw_env(frame="trump_first", show_points="all", **table)  # type: ignore
-    )
+    return Env(briscola_v0.raw_env(frame="trump_first", show_points="all", **table))
 
 
 def make_algorithm(network: ActorCritic, learning_rate: float) -> PPO:
