@@ -67,7 +67,7 @@ class Critic(nn.Module):
 
 
 class Env(PettingZooEnv):
-    """Tianshou's wrapper without infos: they are kept in arrays, where the None that is the winner of
+    """Tianshou's wrapper without infos: they are kept in arrays, where the None for the winner of
     a drawn deal has no place.
     """
 
