@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from briscola_env import __version__
-from briscola_env.checkpoint import Checkpoint, replace_file
+from briscola_env.checkpoint import Checkpoint, released_models, replace_file
 from briscola_env.encoding import LAYOUT_VERSION
 from briscola_env.rules import Rules
 
@@ -167,6 +167,8 @@ def describe(checkpoint: Checkpoint, file: Path) -> str:
     ]
     if not measured:
         lines.append(("measured", f"nothing in the file: briscola evaluate {file}"))
+    if file in released_models().values():
+        lines.append(("card", str(file.with_name("README.md"))))
     return "\n".join(f"{key:<10}{value}" for key, value in lines)
 
 

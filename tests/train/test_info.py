@@ -2,7 +2,7 @@
 
 import pytest
 
-from briscola_env import cli
+from briscola_env import cli, export
 from briscola_env.checkpoint import BEST, LAST, Checkpoint
 from briscola_env.rules import CheckpointError, Rules
 from tests.train.test_checkpoint import make_checkpoint, spoil
@@ -48,6 +48,13 @@ def test_info_on_the_best_of_a_run_says_how_strong_it_was_measured(capsys, tmp_p
     assert "training  decisions: 1,000,000\n" in out
     assert "measured  decks: 500\n" in out
     assert "against greedy: margin 25.25, interval [24 .. 26.5], score 0.81" in out
+
+
+def test_a_released_model_has_a_card(capsys, tmp_path, monkeypatch):
+    make_checkpoint().save(tmp_path / "small.safetensors")
+    monkeypatch.setattr(export, "released_models", lambda: {"s": tmp_path / "small.safetensors"})
+    _, out, _ = run(capsys, "info", tmp_path / "small.safetensors")
+    assert out.endswith(f"card      {tmp_path / 'README.md'}\n")
 
 
 def test_export_copies_the_best_of_a_run(capsys, tmp_path):
