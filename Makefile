@@ -9,7 +9,7 @@ BIN = .venv/bin
 PIP_INSTALL = -m pip install -qq --disable-pip-version-check
 PYTEST = $(BIN)/pytest -n auto --maxprocesses 4
 
-.PHONY: train test test-all test-modes fuzz lint test-base bench bench-quick clean
+.PHONY: train test test-all test-modes fuzz lint test-base test-integrations bench bench-quick clean
 .PRECIOUS: .venv-base-%/ready
 
 # A run is never overwritten: each has a folder of its own. Another seed: `make train SEED=2`.
@@ -50,12 +50,18 @@ lint: .venv/ready-dev
 	@$(BIN)/ruff format --quiet --check
 	@$(BIN)/mypy
 
-# What needs neither torch nor Stable-Baselines3, on every Python and with the oldest releases.
+# What needs none of the extras, on every Python and with the oldest releases.
 test-base: $(PYTHONS:python%=test-base-%) test-base-oldest
 
 test-base-%: .venv-base-%/ready
 	@echo "test: pytest, base tests, $*"
-	@.venv-base-$*/bin/pytest --ignore=tests/train --ignore=tests/sb3
+	@.venv-base-$*/bin/pytest --ignore=tests/train --ignore=tests/sb3 --ignore=tests/onnx
+
+# The examples with TorchRL and Tianshou, which has other pins than ours.
+test-integrations: export OMP_NUM_THREADS = 1
+test-integrations: .venv-integrations/ready
+	@echo "test: pytest tests/integrations"
+	@.venv-integrations/bin/pytest tests/integrations
 
 # Ours and other libraries in turn, about ten minutes. Into the page too:
 # .venv-bench/bin/python -m benchmarks.compare --read runs/bench.json --write docs/benchmarks.md
@@ -82,7 +88,7 @@ bench-quick: .venv/ready-dev
 
 .venv/ready-dev: pyproject.toml constraints.txt | .venv/bin/pip
 	@echo "set-up: packages for training and tests (minutes, if torch must be downloaded)"
-	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[train,arena,sb3,dev]'
+	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[train,arena,sb3,onnx,dev]'
 	@touch .venv/ready-train $@
 
 .venv-base-oldest/ready: pyproject.toml constraints-oldest.txt
@@ -103,8 +109,16 @@ bench-quick: .venv/ready-dev
 	@.venv-bench/bin/python $(PIP_INSTALL) -c constraints.txt -r benchmarks/requirements.txt -e .
 	@touch $@
 
+# Tianshou wants an older filelock than today's torch.
+.venv-integrations/ready: pyproject.toml constraints.txt tests/integrations/requirements.txt
+	@echo "set-up: .venv-integrations (TorchRL, Tianshou)"
+	@$(PYTHON) -m venv .venv-integrations
+	@grep -v '^filelock' constraints.txt > .venv-integrations/constraints.txt
+	@.venv-integrations/bin/python $(PIP_INSTALL) -c .venv-integrations/constraints.txt -r tests/integrations/requirements.txt -e '.[train,arena,dev]'
+	@touch $@
+
 # Leaves runs/ alone.
 clean:
 	@echo "clean: virtual environments and caches"
-	@rm -rf .venv .venv-base-* .venv-bench .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	@rm -rf .venv .venv-base-* .venv-bench .venv-integrations .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
 	@find . -name __pycache__ -prune -exec rm -rf {} +

@@ -20,6 +20,7 @@ from briscola_env.rules import CheckpointError, InvalidRulesError, Rules
 
 SUFFIX = ".safetensors"
 BEST, LAST = f"best{SUFFIX}", f"last{SUFFIX}"  # names in the folder of a run
+SB3_SUFFIX = ".zip"  # of what Stable-Baselines3 saves
 
 _FORMAT = "briscola-checkpoint"
 _FORMAT_VERSION = 1
@@ -69,6 +70,12 @@ class Checkpoint:
     def load(cls, path: str | Path) -> "Checkpoint":
         """Read a file, or the best of a run's folder; CheckpointError says what is wrong."""
         file = find(path)
+        if file.suffix == SB3_SUFFIX:
+            raise CheckpointError(
+                f"{file}: a model of Stable-Baselines3, whose format can run any code when it is "
+                "read; if you trust its author: `briscola evaluate --trust-pickle`, or `briscola "
+                "export --trust-pickle`, which makes a checkpoint of it"
+            )
         weights, header = read_tensors(file)
         version = header.get("layout_version")
         if version != LAYOUT_VERSION:
@@ -90,14 +97,22 @@ class Checkpoint:
 
     def require_rules(self, rules: Rules, name: str) -> None:
         """CheckpointError, naming the fields, unless it plays this game; match length is free."""
-        own, asked = self.rules.single_deal().to_dict(), rules.single_deal().to_dict()
-        different = [
-            f"{field}={own[field]!r} (not {asked[field]!r})"
-            for field in own
-            if own[field] != asked[field]
-        ]
-        if different:
-            raise CheckpointError(f"{name} was trained for other rules: {', '.join(different)}")
+        require_same_table(self.rules, rules, name)
+
+
+def require_same_table(trained: Rules, asked: Rules, name: str) -> None:
+    """CheckpointError unless what was trained for the first rules plays the second, matches aside.
+
+    name: what was trained, for the message.
+    """
+    own, other = trained.single_deal().to_dict(), asked.single_deal().to_dict()
+    different = [
+        f"{field}={own[field]!r} (not {other[field]!r})"
+        for field in own
+        if own[field] != other[field]
+    ]
+    if different:
+        raise CheckpointError(f"{name} was trained for other rules: {', '.join(different)}")
 
 
 def released_models() -> dict[str, Path]:
@@ -127,7 +142,9 @@ def write_tensors(path: Path, tensors: Mapping[str, Any], header: Mapping[str, A
     """Arrays and a JSON header as one safetensors file, written whole or not at all."""
     save = _safetensors().save
     text = json.dumps({"format_version": _FORMAT_VERSION, **header})
-    replace_file(path, save(dict(tensors), {"format": _FORMAT, _FORMAT: text}))
+    # One entry: safetensors writes several in a random order, and the same weights are to be the
+    # same bytes.
+    replace_file(path, save(dict(tensors), {_FORMAT: text}))
 
 
 def replace_file(path: Path, data: bytes) -> None:

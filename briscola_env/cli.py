@@ -14,7 +14,13 @@ from typing import Any, NoReturn
 import numpy as np
 
 from briscola_env import __version__
-from briscola_env.arena.entrants import load_policy, parse_rule, source_hash, table_rules
+from briscola_env.arena.entrants import (
+    load_checkpoint,
+    load_policy,
+    parse_rule,
+    source_hash,
+    table_rules,
+)
 from briscola_env.arena.html_report import html_report, require_matplotlib
 from briscola_env.arena.match import play_until_decided, summarize
 from briscola_env.arena.phases import Phases, by_phase
@@ -33,6 +39,8 @@ from briscola_env.arena.results_file import ResultsFile
 from briscola_env.arena.standings import standings
 from briscola_env.arena.stats import Sprt, deck_margins, sprt
 from briscola_env.arena.tournament import Tournament, labelled, play, read_spec
+from briscola_env.checkpoint import SUFFIX, find
+from briscola_env.export import describe, describe_rules, write_onnx
 from briscola_env.policies import Policy
 from briscola_env.records import (
     Record,
@@ -82,7 +90,7 @@ def _rules(args: argparse.Namespace, names: Sequence[str]) -> Rules:
     options = dict(parse_rule(text) for text in args.rule)
     if args.players is not None:
         options["players"] = args.players
-    return table_rules(names, options)
+    return table_rules(names, options, args.trust_pickle)
 
 
 def _parts(args: argparse.Namespace, policies: Sequence[Policy], rules: Rules) -> Iterator[Deals]:
@@ -99,7 +107,9 @@ def _evaluate(args: argparse.Namespace) -> int:
         require_rich()  # before hours of playing
     names = [*args.policy, *args.against]
     rules = _rules(args, names)
-    policies = {name: load_policy(name, rules, args.allow_cheats) for name in names}
+    policies = {
+        name: load_policy(name, rules, args.allow_cheats, args.trust_pickle) for name in names
+    }
     sources = {name: source_hash(name) for name in policies}
     pairs = [(policy, opponent) for policy in args.policy for opponent in args.against]
     most = len(pairs) * (args.decks or (_SPRT_DECKS if args.sprt else _DECKS))
@@ -171,11 +181,9 @@ def _print_results(
 
 def _describe(rules: Rules, seed: int, sources: Mapping[str, str]) -> str:
     """What was played, in lines."""
-    default = Rules(players=rules.players).to_dict()
-    changed = [f", {k}={v}" for k, v in rules.to_dict().items() if v != default[k]]
     return "\n".join(
         [
-            f"{rules.players} players{''.join(changed)}; seed {seed}; each deck played "
+            f"{describe_rules(rules)}; seed {seed}; each deck played "
             f"{rules.sides} times, once from each side",
             *(f"{name}: sha256 {digest}" for name, digest in sources.items() if digest),
         ]
@@ -282,6 +290,30 @@ def _step_through(record: Record) -> int:
     return 0
 
 
+def _export(args: argparse.Namespace) -> int:
+    if args.out is None and args.onnx is None:
+        raise ValueError("nothing to write: --out FILE, --onnx FILE, or both")
+    if args.out is not None and args.out.suffix != SUFFIX:
+        raise ValueError(f"--out: {str(args.out)!r}: a name that ends in {SUFFIX}")
+    checkpoint = load_checkpoint(args.checkpoint, args.trust_pickle)
+    if args.out is not None:
+        checkpoint.save(args.out)
+        print(f"written: {args.out}")
+    if args.onnx is not None:
+        write_onnx(checkpoint, args.onnx, args.checkpoint)
+        print(f"written: {args.onnx}")
+    return 0
+
+
+def _info(args: argparse.Namespace) -> int:
+    checkpoint = load_checkpoint(args.checkpoint)
+    print(describe(checkpoint, find(args.checkpoint)))
+    return 0
+
+
+_TRUST = "read models of Stable-Baselines3 (.zip): their format can run any code"
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="briscola", description="Briscola: evaluate policies and more.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -317,11 +349,13 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument(
         "--allow-cheats", action="store_true", help="play policies that see every card, as `oracle`"
     )
+    evaluate.add_argument("--trust-pickle", action="store_true", help=_TRUST)
     evaluate.add_argument("--json", action="store_true", help="JSON on standard output")
     _add_table_options(evaluate)
     evaluate.set_defaults(run=_evaluate)
     _add_tournament(commands)
     _add_replay(commands)
+    _add_export(commands)
     return parser
 
 
@@ -340,6 +374,22 @@ def _add_replay(commands: Any) -> None:
         help="step through record number K, from 0 on: all cards, and what the seat to act knew",
     )
     replay.set_defaults(run=_replay)
+
+
+def _add_export(commands: Any) -> None:
+    info = commands.add_parser("info", help="what a checkpoint is")
+    info.add_argument("checkpoint", help="a file, or the folder of a run")
+    info.set_defaults(run=_info)
+    export = commands.add_parser(
+        "export",
+        help="a checkpoint as ONNX, a model of Stable-Baselines3 as a checkpoint",
+        description="Write a network in another form; the moves stay the same.",
+    )
+    export.add_argument("checkpoint", help="a file, the folder of a run, or a model (.zip)")
+    export.add_argument("-o", "--out", type=Path, metavar="FILE", help="our form, .safetensors")
+    export.add_argument("--onnx", type=Path, metavar="FILE", help="ONNX, its encoding included")
+    export.add_argument("--trust-pickle", action="store_true", help=_TRUST)
+    export.set_defaults(run=_export)
 
 
 def _add_tournament(commands: Any) -> None:

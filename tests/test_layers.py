@@ -13,11 +13,12 @@ ROOT = Path(__file__).parent.parent
 LAYERS = [
     *("cards", "jit", "rng", "rules", "__init__", "state"),  # the game's words and its record
     *("dealing", "engine", "information", "encoding"),  # the game
-    *("checkpoint", "policies", "envs", "briscola_v0", "arena", "records", "cli"),  # around it
+    *("checkpoint", "policies", "envs", "briscola_v0"),  # around it
+    *("arena", "records", "export", "cli"),
 ]
 EXTRAS = [  # but for yaml, which numba loads where it finds it
     *("torch", "tensorboard", "pydantic", "rich", "safetensors"),
-    *("stable_baselines3", "sb3_contrib", "matplotlib", "ray"),
+    *("stable_baselines3", "sb3_contrib", "matplotlib", "ray", "onnx"),
 ]
 
 

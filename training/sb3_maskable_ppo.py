@@ -1,6 +1,8 @@
 """MaskablePPO of sb3-contrib on our batched games, saved as what `briscola evaluate` reads.
 
     python -m training.sb3_maskable_ppo --opponent greedy --timesteps 500000 --out runs/sb3
+    briscola evaluate runs/sb3                                  # the checkpoint, of the last model
+    briscola evaluate runs/sb3/best_model.zip --trust-pickle    # SB3's own file, of the best one
 
 A learner from outside, as a baseline and as an example: it learns one seat against a fixed
 opponent. `training.selfplay` is the trainer for strength.
@@ -11,28 +13,17 @@ import sys
 from pathlib import Path
 
 import torch
-from gymnasium import spaces
 from sb3_contrib import MaskablePPO
-from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+from sb3_contrib.common.maskable.callbacks import MaskableEvalCallback
 
 from briscola_env.arena.match import evaluate
-from briscola_env.checkpoint import LAST, Checkpoint
+from briscola_env.checkpoint import LAST
 from briscola_env.envs.sb3 import BriscolaVecEnv
 from briscola_env.policies import make_policy
 from briscola_env.policies.network import policy_of
+from briscola_env.policies.sb3 import PlanesExtractor, to_checkpoint
 
 ACTOR, CRITIC = [256, 256], [128, 128]
-
-
-class Features(BaseFeaturesExtractor):
-    """The observation alone: the mask, beside it in the Dict, is not for the network to read."""
-
-    def __init__(self, space: spaces.Dict) -> None:
-        super().__init__(space, features_dim=space["observation"].shape[0])
-
-    def forward(self, observations: dict[str, torch.Tensor]) -> torch.Tensor:
-        """Float [N, size]."""
-        return observations["observation"].float()
 
 
 def make_model(env: BriscolaVecEnv, seed: int, rollout: int = 20) -> MaskablePPO:
@@ -50,31 +41,23 @@ def make_model(env: BriscolaVecEnv, seed: int, rollout: int = 20) -> MaskablePPO
         seed=seed,
         device="cpu",
         policy_kwargs={
-            "features_extractor_class": Features,
+            "features_extractor_class": PlanesExtractor,
             "activation_fn": torch.nn.ReLU,
             "net_arch": {"pi": ACTOR, "vf": CRITIC},
         },
     )
 
 
-def to_checkpoint(model: MaskablePPO, env: BriscolaVecEnv) -> Checkpoint:
-    """The model's weights under the names of our network."""
-    encoder, parts = env.games.games.encoder, model.policy.mlp_extractor
-    weights = {}
-    for name, module in (
-        ("actor_body", parts.policy_net),
-        ("actor_head", model.policy.action_net),
-        ("critic_body", parts.value_net),
-        ("critic_head", model.policy.value_net),
-    ):
-        for key, tensor in module.state_dict().items():
-            weights[f"{name}.{key}"] = tensor.cpu().numpy()
-    sizes = {"observation_size": encoder.size, "num_actions": encoder.rules.num_actions}
-    facts = {"algorithm": "sb3-contrib MaskablePPO", "decisions": int(model.num_timesteps)}
-    return Checkpoint(
-        *(encoder.rules.single_deal(), encoder.frame, encoder.show_points, False),
-        *(float(encoder.rules.deck_points),),
-        *(sizes | {"actor": ACTOR, "critic": CRITIC}, facts, weights),
+def make_callback(env: BriscolaVecEnv, folder: Path, every: int = 200) -> MaskableEvalCallback:
+    """Measures the mean reward of an episode every so many steps of the batch; keeps the best model
+    in the folder. SB3's plain EvalCallback asks for no masks.
+    """
+    return MaskableEvalCallback(
+        env,
+        n_eval_episodes=env.num_envs,
+        eval_freq=every,
+        best_model_save_path=str(folder),
+        verbose=0,
     )
 
 
@@ -89,22 +72,27 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True, help="a folder for the checkpoint")
     options = parser.parse_args()
     try:
-        env = BriscolaVecEnv(
-            options.games,
-            players=options.players,
-            opponent=options.opponent,
-            seat="random",
-            frame="trump_first",
-            show_points="all",
+        env, evaluation = (
+            BriscolaVecEnv(
+                options.games,
+                players=options.players,
+                opponent=options.opponent,
+                seat="random",
+                frame="trump_first",
+                show_points="all",
+            )
+            for _ in range(2)
         )
         env.seed(options.seed)
+        evaluation.seed(options.seed + options.games)  # other decks
         options.out.mkdir(parents=True, exist_ok=True)
     except (ValueError, OSError) as error:
         print(f"training.sb3_maskable_ppo: {error}", file=sys.stderr)
         return 2
     model = make_model(env, options.seed)
-    model.learn(options.timesteps, progress_bar=sys.stderr.isatty())
-    checkpoint = to_checkpoint(model, env)
+    callback = make_callback(evaluation, options.out)
+    model.learn(options.timesteps, callback, progress_bar=sys.stderr.isatty())
+    checkpoint = to_checkpoint(model, "the model")
     checkpoint.save(options.out / LAST)
     rules = checkpoint.rules
     opponent = make_policy(options.opponent, rules)

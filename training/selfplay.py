@@ -17,8 +17,9 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -82,6 +83,7 @@ class Learner:
     decisions: int = 0
     seconds: float = 0.0
     best_margin: float = -float("inf")
+    measured: dict[str, Any] = field(default_factory=dict)
 
     def autocast(self) -> torch.autocast:
         """The reduced precision of the networks' bodies."""
@@ -297,11 +299,15 @@ def ppo_loss(
 
 
 def evaluate(learner: Learner) -> dict[str, float]:
-    """The network, playing its best action, against each configured opponent on mirrored decks."""
+    """The network, playing its best action, against each configured opponent on mirrored decks.
+
+    Its checkpoints say the result from now on.
+    """
     settings, rules = learner.config.evaluation, learner.config.table
     policy = policy_of(to_checkpoint(learner), rules, "learner")
     seed = int(_child(np.uint64(learner.config.seed), _EVALUATION_SEED))
     metrics = {}
+    learner.measured = {"iteration": learner.iteration, "decks": settings.decks}
     for name in settings.against:
         match = evaluate_match(policy, make_policy(name, rules), rules, settings.decks, seed)
         metrics[f"eval/margin_{name}"] = match.margin.value
@@ -310,6 +316,12 @@ def evaluate(learner: Learner) -> dict[str, float]:
         metrics[f"eval/score_{name}"] = match.score.value
         metrics[f"eval/win_rate_{name}"] = match.wins / match.games
         metrics[f"eval/draw_rate_{name}"] = match.draws / match.games
+        margin = match.margin
+        learner.measured[f"against {name}"] = {
+            "margin": round(margin.value, 2),
+            "interval": [round(margin.low, 2), round(margin.high, 2)],
+            "score": round(match.score.value, 4),
+        }
     return metrics
 
 
@@ -323,6 +335,7 @@ def to_checkpoint(learner: Learner) -> Checkpoint:
         "deals": learner.iteration * config.deals,
         "decisions": learner.decisions,
         "seconds": round(learner.seconds, 1),
+        "measured": learner.measured,
     }
     return Checkpoint(
         *(config.table, config.frame, config.show_points, config.exact_endgame),
@@ -347,6 +360,7 @@ def save(learner: Learner, run_dir: Path, best: bool) -> None:
     tensors |= {f"league/{name}": array for name, array in learner.league.tensors().items()}
     header = {name: getattr(learner, name) for name in PROGRESS}
     header["league"] = learner.league.scores()
+    header["measured"] = learner.measured
     header["checkpoint_sha256"] = hashlib.sha256((run_dir / LAST).read_bytes()).hexdigest()
     write_tensors(run_dir / RESUME, tensors, header)
 
@@ -375,6 +389,7 @@ def restore(run_dir: Path, changes: Sequence[str], ranks: Ranks = Ranks()) -> Le
             learner.optimizer.state[value] = {key: group[name] for key, group in tensors.items()}
         for name in PROGRESS:
             setattr(learner, name, header[name])
+        learner.measured = header.get("measured", {})  # not in older files
     except (KeyError, RuntimeError) as error:
         reason = " ".join(str(error).split())
         raise CheckpointError(f"{run_dir / RESUME}: not of this run's network ({reason})") from None

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from briscola_env.cards import parse_card
-from briscola_env.checkpoint import Checkpoint, find
+from briscola_env.checkpoint import SB3_SUFFIX, Checkpoint, find
 from briscola_env.policies import Policy, checkpoint_of, make_policy
 from briscola_env.policies.base import cheats
 from briscola_env.rules import InvalidRulesError, Rules
@@ -19,15 +19,25 @@ from briscola_env.rules import InvalidRulesError, Rules
 _USER_CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
-def load_policy(name: str, rules: Rules, allow_cheats: bool = False) -> Policy:
+def load_policy(
+    name: str, rules: Rules, allow_cheats: bool = False, trust_pickle: bool = False
+) -> Policy:
     """The policy of this name at a table with these rules.
 
     A name that `policies.make_policy` knows, the path of a checkpoint or of a run's folder, or
     `module:Class`: your own policy, made by `Class(rules)`; the module is looked for in the
-    working directory too. One that sees every card is refused unless cheats are allowed.
+    working directory too. One that sees every card is refused unless cheats are allowed, a model of
+    Stable-Baselines3, which can run code when it is read, unless pickles are trusted.
     ValueError says in one line what is wrong.
     """
-    policy = _user_policy(name, rules) if _USER_CLASS.fullmatch(name) else make_policy(name, rules)
+    if _USER_CLASS.fullmatch(name):
+        policy = _user_policy(name, rules)
+    elif trust_pickle and name.endswith(SB3_SUFFIX):
+        from briscola_env.policies.sb3 import ModelPolicy, read_model
+
+        policy = ModelPolicy(read_model(name), rules, name)
+    else:
+        policy = make_policy(name, rules)
     if cheats(policy) and not allow_cheats:
         raise ValueError(
             f"policy {name!r} sees every card: `briscola evaluate --allow-cheats` is needed"
@@ -53,13 +63,36 @@ def _user_policy(name: str, rules: Rules) -> Policy:
     return policy
 
 
-def table_rules(names: Sequence[str], options: Mapping[str, Any]) -> Rules:
+def load_checkpoint(path: str, trust_pickle: bool = False) -> Checkpoint:
+    """The checkpoint at a path, or made of a Stable-Baselines3 model if pickles are trusted.
+
+    CheckpointError says in one line what is wrong.
+    """
+    if trust_pickle and path.endswith(SB3_SUFFIX):
+        from briscola_env.policies.sb3 import read_model, to_checkpoint
+
+        return to_checkpoint(read_model(path), path)
+    return Checkpoint.load(path)
+
+
+def _trained_rules(path: str, trust_pickle: bool) -> Rules:
+    """The rules that a checkpoint or a model was trained with."""
+    if trust_pickle and path.endswith(SB3_SUFFIX):
+        from briscola_env.policies.sb3 import encoder_of, read_model
+
+        return encoder_of(read_model(path), path).rules
+    return Checkpoint.load(path).rules
+
+
+def table_rules(
+    names: Sequence[str], options: Mapping[str, Any], trust_pickle: bool = False
+) -> Rules:
     """The rules of the first checkpoint among the names (else the default), with these options.
 
     One deal an episode. Whether every checkpoint can play them is checked by `load_policy`.
     """
     paths = (path for path in map(checkpoint_of, names) if path is not None)
-    base = next((Checkpoint.load(path).rules for path in paths), Rules())
+    base = next((_trained_rules(path, trust_pickle) for path in paths), Rules())
     values = base.single_deal().to_dict()
     if options.get("players", base.players) != base.players:
         values["removed_two"] = None  # a default of three players

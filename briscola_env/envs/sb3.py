@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from briscola_env.envs.vector import BriscolaVectorEnv
 
 try:
+    from stable_baselines3.common.monitor import Monitor
     from stable_baselines3.common.vec_env import VecEnv
 except ImportError:
     raise ImportError("BriscolaVecEnv needs SB3: pip install 'briscola-env[sb3]'") from None
@@ -91,8 +92,8 @@ class BriscolaVecEnv(VecEnv):
         raise AttributeError(f"set_attr({attr_name!r}): the games of a batch share all settings")
 
     def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
-        """No game of a batch is wrapped."""
-        return [False] * len(self._rows(indices))
+        """Only as if in a Monitor: the infos are what it would write."""
+        return [wrapper_class is Monitor] * len(self._rows(indices))
 
     def _rows(self, indices: int | Iterable[int] | None) -> Sequence[int]:
         return list(self._get_indices(indices))

@@ -111,7 +111,10 @@ def check_one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:
 
 
 def observation_space(encoder: Encoder, observation: str) -> Space[Observation]:
-    """A new space of what a seat observes, as one of OBSERVATIONS; ValueError for another."""
+    """A new space of what a seat observes, as one of OBSERVATIONS; ValueError for another.
+
+    Its attribute `briscola` holds its encoder's arguments and digest as plain values.
+    """
     check_one_of("observation", observation, OBSERVATIONS)
     rules = encoder.rules
     spaces: dict[str, Any] = {
@@ -122,7 +125,15 @@ def observation_space(encoder: Encoder, observation: str) -> Space[Observation]:
         highest = [rules.num_actions - 1, rules.players - 1, rules.num_tricks - 1]
         high = np.tile(np.array(highest, np.int16), (rules.max_history, 1))
         spaces["tokens"] = Box(np.full_like(high, -1), high, dtype=np.int16)
-    return cast(Space[Observation], Dict(spaces))
+    space = Dict(spaces)
+    # Learners save their spaces: so a saved model says what it was trained on.
+    space.briscola = {  # type: ignore[attr-defined]
+        "layout_digest": encoder.digest,
+        "rules": rules.to_dict(),
+        "frame": encoder.frame,
+        "show_points": encoder.show_points,
+    }
+    return cast(Space[Observation], space)
 
 
 def fresh_seed() -> int:

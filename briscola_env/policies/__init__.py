@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from briscola_env.checkpoint import SUFFIX, Checkpoint, released_models
+from briscola_env.checkpoint import SB3_SUFFIX, SUFFIX, Checkpoint, released_models
 from briscola_env.policies.base import Policy, RandomPolicy
 from briscola_env.policies.endgame import ExactEndgame
 from briscola_env.policies.expert import ExpertPolicy
@@ -32,8 +32,8 @@ def checkpoint_of(name: str) -> str | None:
         return rest.partition(":")[2]
     if name in NAMED_POLICIES or (word in SEARCH_POLICIES and colon):
         return None
-    is_one = name.endswith(SUFFIX) or "/" in name or Path(name).exists()
-    return name if is_one or name in released_models() else None
+    is_path = name.endswith((SUFFIX, SB3_SUFFIX)) or "/" in name or Path(name).exists()
+    return name if is_path or name in released_models() else None
 
 
 def make_policy(name: str, rules: Rules) -> Policy:

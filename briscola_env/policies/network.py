@@ -22,6 +22,7 @@ except ImportError:
     raise ImportError("networks need torch: pip install 'briscola-env[train]'") from None
 
 _ILLEGAL = -1e30  # in place of minus infinity, whose product with 0 is not a number
+ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
 
 
 def masked_log_probs(logits: Tensor, legal: Tensor) -> Tensor:
@@ -64,10 +65,10 @@ def sample_actions(logits: Any, legal: Any, seeds: Any, actions: Any, log_probs:
         log_probs[i] = logits[i, actions[i]] - highest - np.log(total)
 
 
-def _body(sizes: Sequence[int], generator: torch.Generator) -> nn.Sequential:
+def _body(sizes: Sequence[int], activation: str, generator: torch.Generator) -> nn.Sequential:
     layers: list[nn.Module] = []
     for inputs, outputs in pairwise(sizes):
-        layers += [_linear(inputs, outputs, 2**0.5, generator), nn.ReLU()]
+        layers += [_linear(inputs, outputs, 2**0.5, generator), ACTIVATIONS[activation]()]
     return nn.Sequential(*layers)
 
 
@@ -83,7 +84,8 @@ class ActorCritic(nn.Module):
     """Two multilayer perceptrons that share nothing.
 
     observation_size, num_actions: of the encoder and the rules. actor, critic: widths of the hidden
-    layers. Bodies run in the precision of the surrounding autocast, heads in float32.
+    layers. activation: after each of them, `relu` or `tanh`; ValueError for another. Bodies run in
+    the precision of the surrounding autocast, heads in float32.
     """
 
     def __init__(
@@ -93,18 +95,23 @@ class ActorCritic(nn.Module):
         actor: Sequence[int],
         critic: Sequence[int],
         seed: int = 0,
+        activation: str = "relu",
     ) -> None:
         super().__init__()
+        if activation not in ACTIVATIONS:
+            allowed = ", ".join(map(repr, ACTIVATIONS))
+            raise ValueError(f"activation={activation!r}: allowed are {allowed}")
         generator = torch.Generator().manual_seed(seed)
-        self.sizes = {
+        self.sizes: dict[str, Any] = {
             "observation_size": observation_size,
             "num_actions": num_actions,
             "actor": list(actor),
             "critic": list(critic),
+            "activation": activation,
         }
-        self.actor_body = _body([observation_size, *actor], generator)
+        self.actor_body = _body([observation_size, *actor], activation, generator)
         self.actor_head = _linear(actor[-1], num_actions, 0.01, generator)
-        self.critic_body = _body([observation_size, *critic], generator)
+        self.critic_body = _body([observation_size, *critic], activation, generator)
         self.critic_head = _linear(critic[-1], 1, 1.0, generator)
 
     def logits(self, observations: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.wrappers import TimeLimit
+from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.utils import get_action_masks, is_masking_supported
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
@@ -14,7 +15,8 @@ from briscola_env.arena.match import evaluate
 from briscola_env.checkpoint import LAST, Checkpoint
 from briscola_env.envs.sb3 import BriscolaVecEnv
 from briscola_env.policies import RandomPolicy, make_policy
-from training.sb3_maskable_ppo import make_model, to_checkpoint
+from briscola_env.policies.sb3 import to_checkpoint
+from training.sb3_maskable_ppo import make_callback, make_model
 
 KEYWORDS = {"players": 4, "opponent": "greedy", "seat": "random"}
 
@@ -87,7 +89,7 @@ def test_a_trained_model_is_saved_as_what_our_commands_read(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.learn(64 * 20 * 8)
-    checkpoint = to_checkpoint(model, env)
+    checkpoint = to_checkpoint(model, "model")
     checkpoint.save(tmp_path / LAST)
     rules = checkpoint.rules
     policy = make_policy(str(tmp_path), rules)
@@ -101,3 +103,17 @@ def test_a_trained_model_is_saved_as_what_our_commands_read(tmp_path):
     np.testing.assert_array_equal(mine, actions)
     assert Checkpoint.load(tmp_path).training["algorithm"] == "sb3-contrib MaskablePPO"
     assert evaluate(policy, RandomPolicy(), rules, 300, seed=3).margin.low > 0
+
+
+def test_the_evaluation_callback_plays_with_masks_and_keeps_the_best_model(tmp_path):
+    env, evaluation = (BriscolaVecEnv(32, opponent="random") for _ in range(2))
+    model = make_model(env, seed=1)
+    callback = make_callback(evaluation, tmp_path, every=20)
+    with warnings.catch_warnings():
+        # A card that is not in the hand would raise.
+        warnings.simplefilter("error")
+        model.learn(32 * 20 * 3, callback)
+    assert -1 < callback.best_mean_reward < 1
+    assert callback.n_calls == 60
+    best = MaskablePPO.load(tmp_path / "best_model", device="cpu")
+    assert best.num_timesteps in (32 * 20, 32 * 40, 32 * 60)
