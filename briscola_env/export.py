@@ -168,7 +168,7 @@ def describe(checkpoint: Checkpoint, file: Path) -> str:
     if not measured:
         lines.append(("measured", f"nothing in the file: briscola evaluate {file}"))
     if file in released_models().values():
-        lines.append(("card", str(file.with_name("README.md"))))
+        lines.append(("card", str(file.with_suffix(".md"))))
     return "\n".join(f"{key:<10}{value}" for key, value in lines)
 
 

@@ -54,7 +54,7 @@ def test_a_released_model_has_a_card(capsys, tmp_path, monkeypatch):
     make_checkpoint().save(tmp_path / "small.safetensors")
     monkeypatch.setattr(export, "released_models", lambda: {"s": tmp_path / "small.safetensors"})
     _, out, _ = run(capsys, "info", tmp_path / "small.safetensors")
-    assert out.endswith(f"card      {tmp_path / 'README.md'}\n")
+    assert out.endswith(f"card      {tmp_path / 'small.md'}\n")
 
 
 def test_export_copies_the_best_of_a_run(capsys, tmp_path):
