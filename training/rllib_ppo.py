@@ -1,0 +1,294 @@
+"""Self-play PPO by RLlib, for those whose cluster runs on Ray (docs/rllib.md).
+
+    python -m training.rllib_ppo --players 2 --env-runners 2 --iterations 50 --run-dir runs/rllib
+
+RLlib's PPO, fed with whole deals by `training.rllib_runner`. One network plays and learns; in some
+deals one side is played by a snapshot of it from before.
+"""
+
+import argparse
+import json
+import logging
+import shutil
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import ray
+import torch
+import yaml
+from gymnasium.spaces import Discrete
+from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.algorithms.ppo import PPOConfig
+from ray.rllib.callbacks.callbacks import RLlibCallback
+from ray.rllib.core import COMPONENT_RL_MODULE
+from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
+from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED, NUM_ENV_STEPS_SAMPLED_LIFETIME
+
+from briscola_env.checkpoint import LAST, Checkpoint, replace_file
+from briscola_env.encoding import Encoder
+from briscola_env.envs.table import observation_space
+from briscola_env.rng import SEAT_STREAM, child_seed, number_below
+from training.config import ConfigError, TrainingConfig, load_config
+from training.rllib_runner import LEARNER, MARGIN, DealRunner, DealsToBatch, MaskedActorCritic
+from training.selfplay import CONFIG, METRICS, new_run, precision_of
+
+SNAPSHOTS = ("snapshot_0", "snapshot_1", "snapshot_2")
+SNAPSHOT_EVERY = 10  # iterations
+SNAPSHOT_SHARE = 4  # a snapshot plays in one deal of so many
+STATE = "rllib-"  # and the iteration: RLlib's own checkpoint, in the folder of a run
+LOSSES = (
+    "policy_loss",
+    "vf_loss",
+    "entropy",
+    "vf_explained_var",
+    "gradients_default_optimizer_global_norm",
+)
+
+
+def module_of(agent: str, episode: MultiAgentEpisode, sides: int, **_: Any) -> str:
+    """The module that plays an agent's seat; it follows from the episode's id, the deal's seed."""
+    luck = np.uint64(child_seed(np.uint64(int(episode.id_[:16], 16)), SEAT_STREAM))
+    deal, side, snapshot = (
+        number_below(np.uint64(child_seed(luck, i)), below)
+        for i, below in enumerate((SNAPSHOT_SHARE, sides, len(SNAPSHOTS)))
+    )
+    seat = int(agent.removeprefix("player_"))
+    return SNAPSHOTS[snapshot] if deal == 0 and seat % sides == side else LEARNER
+
+
+class TakeSnapshots(RLlibCallback):
+    """Every SNAPSHOT_EVERY iterations the learner's weights replace the oldest snapshot's."""
+
+    def on_train_result(self, *, algorithm: Algorithm, **_: Any) -> None:
+        """After an iteration: to the learner, who saves it, and at once to all runners."""
+        number, rest = divmod(algorithm.iteration, SNAPSHOT_EVERY)
+        if rest == 0:
+            group = algorithm.learner_group
+            name = SNAPSHOTS[(number - 1) % len(SNAPSHOTS)]
+            weights = {name: group.get_weights([LEARNER])[LEARNER]}
+            group.set_weights(weights)
+            algorithm.env_runner_group.foreach_env_runner(
+                "set_state", kwargs={"state": {COMPONENT_RL_MODULE: weights}}
+            )
+
+
+def make_config(config: TrainingConfig, env_runners: int) -> PPOConfig:
+    """RLlib's settings from ours; ConfigError for one that it cannot follow.
+
+    env_runners: processes that play, 0 for the learner's own. They share an iteration's deals.
+    """
+    if config.exact_endgame:
+        raise ConfigError("exact_endgame=True: training.rllib_ppo plays every deal to its end")
+    if env_runners < 0:
+        raise ConfigError(f"--env-runners {env_runners}: 0 or more")
+    rules, encoder = config.table, Encoder(config.table, config.frame, config.show_points)
+    cuda = config.device != "cpu" and torch.cuda.is_available()
+    precision = str(precision_of(config, torch.device("cuda" if cuda else "cpu")))
+    spaces = (observation_space(encoder, "planes"), Discrete(rules.num_actions))
+    spec = RLModuleSpec(
+        module_class=MaskedActorCritic,
+        observation_space=spaces[0],
+        action_space=spaces[1],
+        model_config={
+            **config.network.model_dump(),
+            "seed": config.seed,
+            "precision": precision.removeprefix("torch."),
+        },
+    )
+    modules = (LEARNER, *SNAPSHOTS)
+    deals = -(-config.deals // max(env_runners, 1))
+    plays = rules.players * rules.num_tricks  # a deal has at least these
+    total = config.iterations * config.deals * plays
+    return (
+        PPOConfig()
+        .environment(
+            observation_space=spaces[0],
+            action_space=spaces[1],
+            env_config={
+                "games": {
+                    **rules.to_dict(),
+                    "frame": config.frame,
+                    "show_points": config.show_points,
+                },
+                "reward_points": config.reward_points,
+            },
+        )
+        .env_runners(
+            env_runner_cls=DealRunner,
+            num_env_runners=env_runners,
+            num_envs_per_env_runner=deals,
+            batch_mode="complete_episodes",
+        )
+        .multi_agent(
+            policies=set(modules),
+            policy_mapping_fn=partial(module_of, sides=rules.sides),
+            policies_to_train=[LEARNER],
+        )
+        .rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs=dict.fromkeys(modules, spec)))
+        .learners(
+            num_learners=0,
+            num_gpus_per_learner=int(cuda),
+            learner_connector=partial(_connector, config.gae_lambda),
+            add_default_connectors_to_learner_pipeline=False,
+        )
+        .training(
+            train_batch_size_per_learner=config.deals * plays,
+            minibatch_size=min(config.minibatch, config.deals * plays),
+            num_epochs=config.epochs,
+            lr=[[0, config.learning_rate], [total, config.final_learning_rate]],
+            entropy_coeff=[[0, config.entropy_coef], [total, config.final_entropy_coef]],
+            clip_param=config.clip_coef,
+            vf_loss_coeff=config.value_coef,
+            vf_clip_param=float("inf"),
+            use_kl_loss=False,
+            grad_clip=config.max_grad_norm,
+            grad_clip_by="global_norm",
+            gamma=1.0,
+            lambda_=config.gae_lambda,
+        )
+        .callbacks(TakeSnapshots)
+        .debugging(seed=config.seed, log_level="ERROR")
+    )
+
+
+def _connector(gae_lambda: float, *_spaces: Any) -> DealsToBatch:
+    return DealsToBatch(gae_lambda)
+
+
+# ------------------------------------------------------------------------------------------- files
+
+
+def to_checkpoint(algorithm: Algorithm, config: TrainingConfig) -> Checkpoint:
+    """The learner as what our commands read."""
+    weights = algorithm.learner_group.get_weights([LEARNER])[LEARNER]
+    encoder = Encoder(config.table, config.frame, config.show_points)
+    sizes = {"observation_size": encoder.size, "num_actions": config.table.num_actions}
+    facts = {
+        "algorithm": f"RLlib {ray.__version__} PPO",
+        "seed": config.seed,
+        "iterations": algorithm.iteration,
+    }
+    return Checkpoint(
+        *(config.table, config.frame, config.show_points, False, config.reward_points),
+        *(sizes | config.network.model_dump(), facts),
+        {name.removeprefix("network."): array for name, array in weights.items()},
+    )
+
+
+def save(algorithm: Algorithm, config: TrainingConfig, run_dir: Path) -> None:
+    """Our checkpoint, and RLlib's, a folder, for `--resume`; a whole one is always there."""
+    to_checkpoint(algorithm, config).save(run_dir / LAST)
+    saved, unfinished = (
+        run_dir / f"{STATE}{algorithm.iteration:06}",
+        run_dir / f".{STATE}unfinished",
+    )
+    shutil.rmtree(unfinished, ignore_errors=True)
+    algorithm.save_to_path(unfinished.resolve())
+    unfinished.rename(saved)
+    for other in run_dir.glob(f"{STATE}*"):
+        if other != saved:
+            shutil.rmtree(other)
+
+
+def newest_state(run_dir: Path) -> Path:
+    """RLlib's checkpoint in the folder of a run; ConfigError if there is none."""
+    states = sorted(run_dir.glob(f"{STATE}*"))
+    if not states:
+        raise ConfigError(f"{run_dir}: no {STATE}* in this folder, so nothing to resume")
+    return states[-1]
+
+
+# --------------------------------------------------------------------------------------------- run
+
+
+def train(algorithm: Algorithm, config: TrainingConfig, run_dir: Path) -> None:
+    """Iterate to the end of the run, with a line of metrics each and a checkpoint now and then."""
+    path = run_dir / METRICS
+    # Lines written after the last save belong to iterations that are done again.
+    lines = path.read_text().splitlines() if path.exists() else []
+    kept = [line for line in lines if json.loads(line)["iteration"] <= algorithm.iteration]
+    replace_file(path, "".join(f"{line}\n" for line in kept).encode())
+    with path.open("a") as file:
+        while algorithm.iteration < config.iterations:
+            line = json.dumps(summary(algorithm.train()))
+            print(line, file=file, flush=True)
+            print(line, flush=True)
+            last = algorithm.iteration == config.iterations
+            if last or algorithm.iteration % config.checkpoint_every == 0:
+                save(algorithm, config, run_dir)
+
+
+def summary(result: dict[str, Any]) -> dict[str, float]:
+    """The numbers of an iteration that matter, from RLlib's several hundred."""
+    played, learned = result["env_runners"], result["learners"].get(LEARNER, {})
+    runners = result["fault_tolerance"]
+    numbers = {
+        "iteration": result["training_iteration"],
+        "decisions": played[NUM_ENV_STEPS_SAMPLED_LIFETIME],
+        "samples_per_second": played[NUM_ENV_STEPS_SAMPLED] / result["time_this_iter_s"],
+        "runners": runners["num_healthy_workers"],
+        "restarts": runners["num_remote_worker_restarts"],
+        **{name: learned[name] for name in LOSSES if name in learned},
+        **{name: played[name] for name in (MARGIN,) if name in played},
+    }
+    return {name: round(float(value), 5) for name, value in numbers.items()}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m training.rllib_ppo")
+    parser.add_argument("--players", type=int, help="2, 3, 4 or 6")
+    parser.add_argument("--iterations", type=int)
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="changes")
+    parser.add_argument("--env-runners", type=int, default=2, help="processes that play")
+    parser.add_argument("--address", help="of a Ray cluster (`auto`: the one of this machine)")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--run-dir", type=Path, help="a new folder for logs and checkpoints")
+    where.add_argument("--resume", type=Path, metavar="RUN_DIR", help="go on with a run")
+    parser.add_argument(
+        "--trust-pickle",
+        action="store_true",
+        help="RLlib's checkpoints can run code: --resume needs this, for folders that you trust",
+    )
+    options = parser.parse_args(arguments)
+    changes = list(options.changes)
+    for key, value in (("rules.players", options.players), ("iterations", options.iterations)):
+        changes += [] if value is None else [f"{key}={value}"]
+    algorithm = None
+    try:
+        run_dir = options.resume or options.run_dir
+        if options.resume and not options.trust_pickle:
+            raise ConfigError(
+                f"--resume {run_dir}: add --trust-pickle, as RLlib's files can run code"
+            )
+        config = load_config(run_dir / CONFIG if options.resume else None, changes)
+        settings = make_config(config, options.env_runners)
+        state = newest_state(run_dir) if options.resume else None
+        if state is None:
+            new_run(run_dir)
+        replace_file(
+            run_dir / CONFIG, yaml.safe_dump(config.model_dump(), sort_keys=False).encode()
+        )
+        torch.set_num_threads(config.threads)
+        ray.init(options.address, log_to_driver=False, logging_level=logging.ERROR)
+        algorithm = settings.build_algo()
+        if state is not None:
+            algorithm.restore_from_path(state.resolve())
+        train(algorithm, config, run_dir)
+    except (ValueError, OSError) as error:
+        print(f"training.rllib_ppo: {error}", file=sys.stderr)
+        return 2
+    finally:
+        if algorithm is not None:
+            algorithm.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
