@@ -74,7 +74,7 @@ class TakeSnapshots(RLlibCallback):
             weights = {name: group.get_weights([LEARNER])[LEARNER]}
             group.set_weights(weights)
             algorithm.env_runner_group.foreach_env_runner(
-                "set_state", kwargs={"state": {COMPONENT_RL_MODULE: weights}}
+                lambda runner: runner.set_state({COMPONENT_RL_MODULE: weights})
             )
 
 
@@ -276,7 +276,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             run_dir / CONFIG, yaml.safe_dump(config.model_dump(), sort_keys=False).encode()
         )
         torch.set_num_threads(config.threads)
-        ray.init(options.address, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(
+            options.address,
+            ignore_reinit_error=True,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
         algorithm = settings.build_algo()
         if state is not None:
             algorithm.restore_from_path(state.resolve())
