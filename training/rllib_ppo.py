@@ -260,39 +260,49 @@ def main(arguments: Sequence[str] | None = None) -> int:
     changes = list(options.changes)
     for key, value in (("rules.players", options.players), ("iterations", options.iterations)):
         changes += [] if value is None else [f"{key}={value}"]
-    algorithm = None
+    run_dir, algorithm = options.resume or options.run_dir, None
     try:
-        run_dir = options.resume or options.run_dir
         if options.resume and not options.trust_pickle:
             raise ConfigError(
-                f"--resume {run_dir}: add --trust-pickle, as RLlib's files can run code"
+                f"--resume {run_dir}: add --trust-pickle, as RLlib's checkpoints can run code"
             )
         config = load_config(run_dir / CONFIG if options.resume else None, changes)
         settings = make_config(config, options.env_runners)
         state = newest_state(run_dir) if options.resume else None
         if state is None:
             new_run(run_dir)
-        replace_file(
-            run_dir / CONFIG, yaml.safe_dump(config.model_dump(), sort_keys=False).encode()
-        )
+        start_ray(options.address)
+        text = yaml.safe_dump(config.model_dump(), sort_keys=False)
+        replace_file(run_dir / CONFIG, text.encode())
         torch.set_num_threads(config.threads)
-        ray.init(
-            options.address,
-            ignore_reinit_error=True,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
         algorithm = settings.build_algo()
         if state is not None:
             algorithm.restore_from_path(state.resolve())
         train(algorithm, config, run_dir)
     except (ValueError, OSError) as error:
-        print(f"training.rllib_ppo: {error}", file=sys.stderr)
+        print(f"training.rllib_ppo: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print(f"stopped; go on with: --resume {run_dir} --trust-pickle", file=sys.stderr)
+        return 130
     finally:
         if algorithm is not None:
             algorithm.stop()
     return 0
+
+
+def start_ray(address: str | None) -> None:
+    """Ray of this machine alone, or the cluster at that address; ConnectionError if it isn't there.
+
+    A cluster's nodes get this checkout with the run: they need its packages only.
+    """
+    ray.init(
+        address,
+        runtime_env={"working_dir": str(Path(__file__).parents[1])} if address else None,
+        ignore_reinit_error=True,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+    )
 
 
 if __name__ == "__main__":

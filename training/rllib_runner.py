@@ -226,7 +226,7 @@ class DealRunner(EnvRunner, Checkpointable):
             steps = [MultiAgentEpisode.SKIP_ENV_TS_TAG] * episode.env_t + [made]
             for slot, time in enumerate(played.times[deal, seat, :made].tolist()):
                 steps[time] = slot
-            episode.env_t_to_agent_t[agent].extend(steps)
+            episode.env_t_to_agent_t[agent] = InfiniteLookbackBuffer(steps)
             observations = {
                 "observation": played.observations[deal, seat, : made + 1],
                 "action_mask": played.masks[deal, seat, : made + 1],

@@ -1,7 +1,10 @@
 """Whole runs on a local Ray: train, be killed, save, resume, convert, evaluate."""
 
 import json
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +21,7 @@ from briscola_env.policies.network import NetworkPolicy
 from tests.rllib.runs import SMALL, small_config
 from training.rllib_runner import LEARNER
 
+ROOT = Path(__file__).parents[2]
 SET = [part for change in (*SMALL, "deals=32", "seed=3") for part in ("--set", change)]
 
 
@@ -59,6 +63,14 @@ def test_a_run_of_two_runners_ends_in_what_evaluate_reads(players, tmp_path, cap
     assert json.loads(capsys.readouterr().out)["rules"]["players"] == players
 
 
+def test_the_command_runs_on_a_cluster_that_is_there(tmp_path):
+    address = ray.get_runtime_context().gcs_address
+    command = [sys.executable, "-m", "training.rllib_ppo", "--address", address, *SET]
+    command += ["--env-runners", "1", "--iterations", "1", "--run-dir", str(tmp_path / "run")]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=240)
+    assert Checkpoint.load(tmp_path / "run").training["iterations"] == 1
+
+
 def test_a_run_is_resumed_only_by_who_trusts_it_and_goes_on_where_it_was(tmp_path, capsys):
     run = tmp_path / "run"
     asked = ["--env-runners", "0", *SET, "--set", "checkpoint_every=1"]
@@ -66,7 +78,7 @@ def test_a_run_is_resumed_only_by_who_trusts_it_and_goes_on_where_it_was(tmp_pat
     before = Checkpoint.load(run / LAST)
     assert script.main([*asked, "--run-dir", str(run)]) == 2
     assert script.main(["--resume", str(run), "--iterations", "3"]) == 2
-    errors = capsys.readouterr().err.splitlines()
+    errors = [line for line in capsys.readouterr().err.splitlines() if "rllib_ppo: " in line]
     assert "holds a run already" in errors[0]
     assert "--trust-pickle" in errors[1]
     resume = ["--resume", str(run), "--trust-pickle", "--iterations", "3", "--env-runners", "0"]
