@@ -1,20 +1,16 @@
-"""One local Ray for all tests of this folder; what RLlib itself warns of is no error of ours."""
+"""One local Ray for all tests of this folder, and no errors from what Ray itself warns of."""
 
 import logging
-from pathlib import Path
 
 import pytest
 import ray
 
-HERE = Path(__file__).parent
 
-
-def pytest_collection_modifyitems(items):
-    for item in items:
-        if HERE in item.path.parents:
-            # RLlib builds its own modules by deprecated keywords, and leaves sockets to the
-            # garbage collector.
-            item.add_marker(pytest.mark.filterwarnings("default"))
+def pytest_configure(config):
+    # RLlib calls its own deprecated code, and Ray leaves its processes to the garbage collector.
+    for kind in ("DeprecationWarning", "ResourceWarning", "UserWarning"):
+        config.addinivalue_line("filterwarnings", f"default::{kind}")
+    config.addinivalue_line("filterwarnings", "default::pytest.PytestUnraisableExceptionWarning")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -55,7 +55,7 @@ def replay(config, episode):
         np.testing.assert_array_equal(mask, encoder.columns_to_frame(states, legal)[0])
         action = parts[seat].actions.data[slot]
         assert mask[action]
-        step(states, encoder.to_frame(states, np.array([action])))
+        step(states, encoder.to_table(states, np.array([action])))
     assert states["current_player"][0] == -1
     for seat, part in enumerate(parts):
         assert not shown(seat, len(part)).any()

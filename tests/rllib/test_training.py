@@ -151,7 +151,7 @@ def test_the_converted_learner_has_the_modules_chances():
     with torch.no_grad():
         out = algorithm.env_runner.module[LEARNER].forward_inference({Columns.OBS: batch})
     infos = games.info_states()
-    chances = policy.probabilities(infos, games.encoder.columns_to_frame(infos, masks))
+    chances = policy.probabilities(infos, games.encoder.columns_to_table(infos, masks))
     expected = out[Columns.ACTION_DIST_INPUTS].exp().numpy()
     framed = games.encoder.columns_to_frame(infos, chances)
     np.testing.assert_allclose(framed, expected, atol=1e-5)
