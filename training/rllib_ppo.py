@@ -226,17 +226,20 @@ def train(algorithm: Algorithm, config: TrainingConfig, run_dir: Path) -> None:
 
 def summary(result: dict[str, Any]) -> dict[str, float]:
     """The numbers of an iteration that matter, from RLlib's several hundred."""
-    played, learned = result["env_runners"], result["learners"].get(LEARNER, {})
+    # An iteration in which all runners died has neither.
+    played = result.get("env_runners", {})
+    learned = result.get("learners", {}).get(LEARNER, {})
     runners = result["fault_tolerance"]
     numbers = {
         "iteration": result["training_iteration"],
-        "decisions": played[NUM_ENV_STEPS_SAMPLED_LIFETIME],
-        "samples_per_second": played[NUM_ENV_STEPS_SAMPLED] / result["time_this_iter_s"],
         "runners": runners["num_healthy_workers"],
         "restarts": runners["num_remote_worker_restarts"],
-        **{name: learned[name] for name in LOSSES if name in learned},
-        **{name: played[name] for name in (MARGIN,) if name in played},
     }
+    if NUM_ENV_STEPS_SAMPLED in played:
+        numbers["decisions"] = played[NUM_ENV_STEPS_SAMPLED_LIFETIME]
+        numbers["samples_per_second"] = played[NUM_ENV_STEPS_SAMPLED] / result["time_this_iter_s"]
+    numbers |= {name: learned[name] for name in LOSSES if name in learned}
+    numbers |= {name: played[name] for name in (MARGIN,) if name in played}
     return {name: round(float(value), 5) for name, value in numbers.items()}
 
 
