@@ -23,59 +23,69 @@ import yaml
 from gymnasium.spaces import Discrete
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.ppo import PPOConfig
-from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core import COMPONENT_RL_MODULE
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
-from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED, NUM_ENV_STEPS_SAMPLED_LIFETIME
+from ray.rllib.utils.metrics import (
+    ENV_RUNNER_RESULTS,
+    NUM_ENV_STEPS_SAMPLED,
+    NUM_ENV_STEPS_SAMPLED_LIFETIME,
+)
 
 from briscola_env.checkpoint import LAST, Checkpoint, replace_file
 from briscola_env.encoding import Encoder
 from briscola_env.envs.table import observation_space
 from briscola_env.rng import SEAT_STREAM, child_seed, number_below
-from training.config import ConfigError, TrainingConfig, load_config
+from training.config import ConfigError, TrainingConfig
+from training.log import Log
 from training.rllib_runner import LEARNER, MARGIN, DealRunner, DealsToBatch, MaskedActorCritic
-from training.selfplay import CONFIG, METRICS, new_run, precision_of
+from training.selfplay import CONFIG, checked_config, new_run, precision_of
 
-SNAPSHOTS = ("snapshot_0", "snapshot_1", "snapshot_2")
-SNAPSHOT_EVERY = 10  # iterations
-SNAPSHOT_SHARE = 4  # a snapshot plays in one deal of so many
+# Before what the command line sets: `league` of configs/default.yaml has no snapshots play.
+DEFAULTS = ("league.past=0.25", "league.every=10", "league.pool=3")
 STATE = "rllib-"  # and the iteration: RLlib's own checkpoint, in the folder of a run
 LOSSES = (
-    "policy_loss",
-    "vf_loss",
-    "entropy",
-    "vf_explained_var",
+    *("policy_loss", "vf_loss", "entropy", "vf_explained_var"),
     "gradients_default_optimizer_global_norm",
 )
+PLAYED = (ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME)
 
 
-def module_of(agent: str, episode: MultiAgentEpisode, sides: int, **_: Any) -> str:
-    """The module that plays an agent's seat; it follows from the episode's id, the deal's seed."""
+def snapshot(number: int) -> str:
+    """The name of a snapshot's module."""
+    return f"snapshot_{number}"
+
+
+def module_of(
+    agent: str, episode: MultiAgentEpisode, sides: int, share: float, pool: int, **_: Any
+) -> str:
+    """The module that plays an agent's seat; it follows from the episode's id, the deal's seed.
+
+    In a `share` of the deals one side is played by one snapshot of the `pool`, as likely as others.
+    """
     luck = np.uint64(child_seed(np.uint64(int(episode.id_[:16], 16)), SEAT_STREAM))
-    deal, side, snapshot = (
+    chance, side, number = (
         number_below(np.uint64(child_seed(luck, i)), below)
-        for i, below in enumerate((SNAPSHOT_SHARE, sides, len(SNAPSHOTS)))
+        for i, below in enumerate((1 << 30, sides, pool))
     )
     seat = int(agent.removeprefix("player_"))
-    return SNAPSHOTS[snapshot] if deal == 0 and seat % sides == side else LEARNER
+    return snapshot(number) if chance < share * (1 << 30) and seat % sides == side else LEARNER
 
 
-class TakeSnapshots(RLlibCallback):
-    """Every SNAPSHOT_EVERY iterations the learner's weights replace the oldest snapshot's."""
+def take_snapshot(algorithm: Algorithm, every: int, pool: int, **_: Any) -> None:
+    """Every so many iterations the learner's weights replace the oldest snapshot's.
 
-    def on_train_result(self, *, algorithm: Algorithm, **_: Any) -> None:
-        """After an iteration: to the learner, who saves it, and at once to all runners."""
-        number, rest = divmod(algorithm.iteration, SNAPSHOT_EVERY)
-        if rest == 0:
-            group = algorithm.learner_group
-            name = SNAPSHOTS[(number - 1) % len(SNAPSHOTS)]
-            weights = {name: group.get_weights([LEARNER])[LEARNER]}
-            group.set_weights(weights)
-            algorithm.env_runner_group.foreach_env_runner(
-                lambda runner: runner.set_state({COMPONENT_RL_MODULE: weights})
-            )
+    With the learner, who saves it, and at once with all runners.
+    """
+    number, rest = divmod(algorithm.iteration, every)
+    if rest == 0:
+        group = algorithm.learner_group
+        weights = {snapshot((number - 1) % pool): group.get_weights([LEARNER])[LEARNER]}
+        group.set_weights(weights)
+        algorithm.env_runner_group.foreach_env_runner(
+            lambda runner: runner.set_state({COMPONENT_RL_MODULE: weights})
+        )
 
 
 def make_config(config: TrainingConfig, env_runners: int) -> PPOConfig:
@@ -85,6 +95,9 @@ def make_config(config: TrainingConfig, env_runners: int) -> PPOConfig:
     """
     if config.exact_endgame:
         raise ConfigError("exact_endgame=True: training.rllib_ppo plays every deal to its end")
+    league = config.league
+    if league.fixed:
+        raise ConfigError(f"league.fixed={league.fixed}: training.rllib_ppo has snapshots only")
     if env_runners < 0:
         raise ConfigError(f"--env-runners {env_runners}: 0 or more")
     rules, encoder = config.table, Encoder(config.table, config.frame, config.show_points)
@@ -101,7 +114,7 @@ def make_config(config: TrainingConfig, env_runners: int) -> PPOConfig:
             "precision": precision.removeprefix("torch."),
         },
     )
-    modules = (LEARNER, *SNAPSHOTS)
+    modules = (LEARNER, *map(snapshot, range(league.pool)))
     deals = -(-config.deals // max(env_runners, 1))
     plays = rules.players * rules.num_tricks  # a deal has at least these
     total = config.iterations * config.deals * plays
@@ -127,7 +140,9 @@ def make_config(config: TrainingConfig, env_runners: int) -> PPOConfig:
         )
         .multi_agent(
             policies=set(modules),
-            policy_mapping_fn=partial(module_of, sides=rules.sides),
+            policy_mapping_fn=partial(
+                module_of, sides=rules.sides, share=league.past, pool=league.pool
+            ),
             policies_to_train=[LEARNER],
         )
         .rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs=dict.fromkeys(modules, spec)))
@@ -152,7 +167,7 @@ def make_config(config: TrainingConfig, env_runners: int) -> PPOConfig:
             gamma=1.0,
             lambda_=config.gae_lambda,
         )
-        .callbacks(TakeSnapshots)
+        .callbacks(on_train_result=partial(take_snapshot, every=league.every, pool=league.pool))
         .debugging(seed=config.seed, log_level="ERROR")
     )
 
@@ -209,37 +224,37 @@ def newest_state(run_dir: Path) -> Path:
 
 def train(algorithm: Algorithm, config: TrainingConfig, run_dir: Path) -> None:
     """Iterate to the end of the run, with a line of metrics each and a checkpoint now and then."""
-    path = run_dir / METRICS
-    # Lines written after the last save belong to iterations that are done again.
-    lines = path.read_text().splitlines() if path.exists() else []
-    kept = [line for line in lines if json.loads(line)["iteration"] <= algorithm.iteration]
-    replace_file(path, "".join(f"{line}\n" for line in kept).encode())
-    with path.open("a") as file:
+    log = Log(run_dir, config, algorithm.iteration, decisions(algorithm))
+    try:
         while algorithm.iteration < config.iterations:
-            line = json.dumps(summary(algorithm.train()))
-            print(line, file=file, flush=True)
-            print(line, flush=True)
+            metrics = summary(algorithm.train())
+            log.write(algorithm.iteration, decisions(algorithm), metrics)
+            print(f"{algorithm.iteration}: {json.dumps(metrics)}", flush=True)
             last = algorithm.iteration == config.iterations
             if last or algorithm.iteration % config.checkpoint_every == 0:
                 save(algorithm, config, run_dir)
+    finally:
+        log.close()
+
+
+def decisions(algorithm: Algorithm) -> int:
+    """How many have been played, all seats together."""
+    return int(algorithm.metrics.peek(PLAYED, default=0))
 
 
 def summary(result: dict[str, Any]) -> dict[str, float]:
     """The numbers of an iteration that matter, from RLlib's several hundred."""
     # An iteration in which all runners died has neither.
-    played = result.get("env_runners", {})
+    played = result.get(ENV_RUNNER_RESULTS, {})
     learned = result.get("learners", {}).get(LEARNER, {})
-    runners = result["fault_tolerance"]
+    runners, seconds = result["fault_tolerance"], result["time_this_iter_s"]
     numbers = {
-        "iteration": result["training_iteration"],
+        "samples_per_second": played.get(NUM_ENV_STEPS_SAMPLED, 0) / seconds,
         "runners": runners["num_healthy_workers"],
         "restarts": runners["num_remote_worker_restarts"],
+        **{name: learned[name] for name in LOSSES if name in learned},
+        **{name: played[name] for name in (MARGIN,) if name in played},
     }
-    if NUM_ENV_STEPS_SAMPLED in played:
-        numbers["decisions"] = played[NUM_ENV_STEPS_SAMPLED_LIFETIME]
-        numbers["samples_per_second"] = played[NUM_ENV_STEPS_SAMPLED] / result["time_this_iter_s"]
-    numbers |= {name: learned[name] for name in LOSSES if name in learned}
-    numbers |= {name: played[name] for name in (MARGIN,) if name in played}
     return {name: round(float(value), 5) for name, value in numbers.items()}
 
 
@@ -260,7 +275,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="RLlib's checkpoints can run code: --resume needs this, for folders that you trust",
     )
     options = parser.parse_args(arguments)
-    changes = list(options.changes)
+    changes = [*(() if options.resume else DEFAULTS), *options.changes]
     for key, value in (("rules.players", options.players), ("iterations", options.iterations)):
         changes += [] if value is None else [f"{key}={value}"]
     run_dir, algorithm = options.resume or options.run_dir, None
@@ -269,11 +284,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise ConfigError(
                 f"--resume {run_dir}: add --trust-pickle, as RLlib's checkpoints can run code"
             )
-        config = load_config(run_dir / CONFIG if options.resume else None, changes)
+        config = checked_config(run_dir / CONFIG if options.resume else None, changes)
         settings = make_config(config, options.env_runners)
         state = newest_state(run_dir) if options.resume else None
         if state is None:
-            new_run(run_dir)
+            new_run(run_dir, None, changes)
         start_ray(options.address)
         text = yaml.safe_dump(config.model_dump(), sort_keys=False)
         replace_file(run_dir / CONFIG, text.encode())

@@ -9,14 +9,15 @@ from briscola_env.information import info_state
 from briscola_env.rng import deal_seeds
 from briscola_env.state import GAME_STATE, new_states
 from training.config import load_config
-from training.rllib_ppo import make_config
+from training.rllib_ppo import DEFAULTS, make_config
 from training.rllib_runner import DealRunner
 
 SMALL = ("network.actor=[16]", "network.critic=[16]", "minibatch=256", "precision=float32")
 
 
 def small_config(players=2, deals=16, *changes):
-    return load_config(None, [f"rules.players={players}", f"deals={deals}", *SMALL, *changes])
+    table = (f"rules.players={players}", f"deals={deals}")
+    return load_config(None, [*DEFAULTS, *SMALL, *table, *changes])
 
 
 def make_runner(config, index=1, weights=None, number=0):

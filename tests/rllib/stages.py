@@ -13,7 +13,7 @@ from ray.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
 
 from tests.rllib.plain import plain_config
 from training.config import load_config
-from training.rllib_ppo import make_config
+from training.rllib_ppo import DEFAULTS, make_config
 from training.rllib_runner import DealRunner
 
 
@@ -32,7 +32,7 @@ def count(episodes):
 
 def main():
     torch.set_num_threads(1)
-    config = load_config(None, ["deals=2048"])
+    config = load_config(None, [*DEFAULTS, "deals=2048"])
     plain = MultiAgentEnvRunner(config=plain_config(config, 0, 500), worker_index=1)
     report("plain: a runner plays", count, plain.sample)
     settings = make_config(config, 2)

@@ -11,7 +11,7 @@ from ray.rllib.models.torch.torch_distributions import TorchCategorical
 
 from briscola_env.rng import child_seed
 from tests.rllib.runs import make_runner, replay, seed_of, small_config
-from training.rllib_ppo import SNAPSHOT_SHARE, SNAPSHOTS, make_config, module_of
+from training.rllib_ppo import make_config, module_of
 from training.rllib_runner import LEARNER, DealsToBatch
 
 TABLES = {
@@ -88,7 +88,8 @@ def test_a_snapshot_plays_one_side_for_a_whole_deal_with_its_own_weights(players
     config = small_config(players, 200)
     runner = make_runner(config)
     weights = spread(runner.module.get_state())
-    for i, name in enumerate(SNAPSHOTS):
+    snapshots = [f"snapshot_{i}" for i in range(3)]
+    for i, name in enumerate(snapshots):
         head = "network.actor_head.weight"
         weights[name] = {**weights[name], head: np.roll(weights[name][head], i + 1, axis=0)}
     runner.set_state({"rl_module": weights})
@@ -115,8 +116,8 @@ def test_a_snapshot_plays_one_side_for_a_whole_deal_with_its_own_weights(players
                 expected[np.arange(len(part)), part.actions.data],
                 atol=1e-4,
             )
-    assert seen == set(SNAPSHOTS)
-    assert deals == pytest.approx(200 / SNAPSHOT_SHARE, abs=25)
+    assert seen == set(snapshots)
+    assert deals == pytest.approx(200 * config.league.past, abs=25)
 
 
 def test_without_exploration_the_most_probable_action_is_played():
@@ -210,7 +211,8 @@ def test_the_cast_follows_from_the_deals_seed_alone():
     class Deal:
         id_ = f"{child_seed(np.uint64(1), 2):016x}"
 
-    names = [module_of("player_0", Deal, sides=2) for _ in range(3)]
+    league = {"sides": 2, "share": 0.5, "pool": 3}
+    names = [module_of("player_0", Deal, **league) for _ in range(3)]
     Deal.id_ += "_17"  # the learner numbers episodes so
-    assert len({*names, module_of("player_0", Deal, sides=2)}) == 1
+    assert len({*names, module_of("player_0", Deal, **league)}) == 1
     assert seed_of(Deal) == child_seed(np.uint64(1), 2)

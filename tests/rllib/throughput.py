@@ -16,7 +16,7 @@ from ray.rllib.execution.rollout_ops import synchronous_parallel_sample
 
 from tests.rllib.plain import plain_config
 from training.config import load_config
-from training.rllib_ppo import make_config
+from training.rllib_ppo import DEFAULTS, make_config
 
 
 def sampled(algorithm):
@@ -61,7 +61,9 @@ def main():
     parser.add_argument("--deals", type=int, default=2048, help="an iteration")
     parser.add_argument("--seconds", type=float, default=6, help="for each measurement")
     options = parser.parse_args()
-    config = load_config(None, [f"rules.players={options.players}", f"deals={options.deals}"])
+    config = load_config(
+        None, [*DEFAULTS, f"rules.players={options.players}", f"deals={options.deals}"]
+    )
     ray.init(num_cpus=4, log_to_driver=False, logging_level=logging.ERROR)
     forms = {
         # Batches that it can fill in seconds.
