@@ -7,9 +7,11 @@ PYTHONS ?= python3.10 python3.11 python3.12 python3.13
 
 BIN = .venv/bin
 PIP_INSTALL = -m pip install -qq --disable-pip-version-check
-PYTEST = $(BIN)/pytest -n auto --maxprocesses 4
+# Tests of libraries that have an environment of their own: see the targets below.
+OWN_ENVIRONMENTS = $(patsubst %,--ignore=tests/%,integrations rllib)
+PYTEST = $(BIN)/pytest -n auto --maxprocesses 4 $(OWN_ENVIRONMENTS)
 
-.PHONY: train test test-all test-modes fuzz lint test-base test-integrations bench bench-quick clean
+.PHONY: train test test-all test-modes fuzz lint test-base test-integrations rllib bench bench-quick clean
 .PRECIOUS: .venv-base-%/ready
 
 # A run is never overwritten: each has a folder of its own. Another seed: `make train SEED=2`.
@@ -55,13 +57,18 @@ test-base: $(PYTHONS:python%=test-base-%) test-base-oldest
 
 test-base-%: .venv-base-%/ready
 	@echo "test: pytest, base tests, $*"
-	@.venv-base-$*/bin/pytest --ignore=tests/train --ignore=tests/sb3 --ignore=tests/onnx
+	@.venv-base-$*/bin/pytest $(OWN_ENVIRONMENTS) --ignore=tests/train --ignore=tests/sb3 --ignore=tests/onnx
 
 # The examples with TorchRL and Tianshou, which has other pins than ours.
 test-integrations: export OMP_NUM_THREADS = 1
 test-integrations: .venv-integrations/ready
 	@echo "test: pytest tests/integrations"
 	@.venv-integrations/bin/pytest tests/integrations
+
+# RLlib needs an older gymnasium than we test with. One process: the tests share a local Ray.
+rllib: .venv-rllib/ready
+	@echo "test: pytest, RLlib on a local Ray"
+	@OMP_NUM_THREADS=1 .venv-rllib/bin/pytest tests/rllib
 
 # Ours and other libraries in turn, about ten minutes. Into the page too:
 # .venv-bench/bin/python -m benchmarks.compare --read runs/bench.json --write docs/benchmarks.md
@@ -103,6 +110,13 @@ bench-quick: .venv/ready-dev
 	@.venv-base-$*/bin/python $(PIP_INSTALL) -c constraints.txt -e '.[dev]'
 	@touch $@
 
+.venv-rllib/ready: pyproject.toml constraints.txt constraints-rllib.txt
+	@echo "set-up: .venv-rllib"
+	@$(PYTHON) -m venv .venv-rllib
+	@grep -v '^gymnasium==' constraints.txt > .venv-rllib/constraints.txt
+	@.venv-rllib/bin/python $(PIP_INSTALL) -c .venv-rllib/constraints.txt -c constraints-rllib.txt -e '.[train,arena,dev]' 'ray[rllib]'
+	@touch $@
+
 .venv-bench/ready: pyproject.toml constraints.txt benchmarks/requirements.txt
 	@echo "set-up: .venv-bench (other libraries)"
 	@$(PYTHON) -m venv .venv-bench
@@ -120,5 +134,5 @@ bench-quick: .venv/ready-dev
 # Leaves runs/ alone.
 clean:
 	@echo "clean: virtual environments and caches"
-	@rm -rf .venv .venv-base-* .venv-bench .venv-integrations .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	@rm -rf .venv .venv-base-* .venv-bench .venv-integrations .venv-rllib .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
 	@find . -name __pycache__ -prune -exec rm -rf {} +
