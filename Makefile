@@ -7,9 +7,7 @@ PYTHONS ?= python3.10 python3.11 python3.12 python3.13
 
 BIN = .venv/bin
 PIP_INSTALL = -m pip install -qq --disable-pip-version-check
-# Tests of libraries that have an environment of their own: see the targets below.
-OWN_ENVIRONMENTS = $(patsubst %,--ignore=tests/%,integrations rllib)
-PYTEST = $(BIN)/pytest -n auto --maxprocesses 4 $(OWN_ENVIRONMENTS)
+PYTEST = $(BIN)/pytest -n auto --maxprocesses 4
 
 .PHONY: train test test-all test-modes fuzz lint test-base test-integrations rllib bench bench-quick clean
 .PRECIOUS: .venv-base-%/ready
@@ -57,7 +55,7 @@ test-base: $(PYTHONS:python%=test-base-%) test-base-oldest
 
 test-base-%: .venv-base-%/ready
 	@echo "test: pytest, base tests, $*"
-	@.venv-base-$*/bin/pytest $(OWN_ENVIRONMENTS) --ignore=tests/train --ignore=tests/sb3 --ignore=tests/onnx
+	@.venv-base-$*/bin/pytest --ignore=tests/train --ignore=tests/sb3 --ignore=tests/onnx
 
 # The examples with TorchRL and Tianshou, which has other pins than ours.
 test-integrations: export OMP_NUM_THREADS = 1
