@@ -9,7 +9,7 @@ BIN = .venv/bin
 PIP_INSTALL = -m pip install -qq --disable-pip-version-check
 PYTEST = $(BIN)/pytest -n auto --maxprocesses 4
 
-.PHONY: train test test-all test-modes fuzz lint test-base test-integrations rllib bench bench-quick clean
+.PHONY: train train-10min test test-all test-modes fuzz lint test-base test-integrations rllib bench bench-quick clean
 .PRECIOUS: .venv-base-%/ready
 
 # A run is never overwritten: each has a folder of its own. Another seed: `make train SEED=2`.
@@ -21,6 +21,13 @@ train: .venv/ready-train
 	@$(BIN)/python -m training.selfplay --config configs/quick.yaml --set seed=$(SEED) --run-dir $(RUN)
 	@echo "evaluate: $(RUN) against random and greedy"
 	@$(BIN)/briscola evaluate $(RUN) --against random greedy --decks 2000 --seed 1
+
+# Time to strength on two cores: minutes of training, margin over expert-v1, its 95 % interval.
+train-10min: .venv/ready-train
+	@echo "train-10min: configs/ten-minutes.yaml, seed $(SEED), two ranks, into $(RUN)"
+	@OMP_NUM_THREADS=1 $(BIN)/torchrun --nproc-per-node 2 -m training.selfplay --config configs/ten-minutes.yaml --set seed=$(SEED) --run-dir $(RUN)
+	@$(BIN)/python -m training.plots $(RUN) --metric eval/margin_expert-v1
+	@$(BIN)/briscola evaluate $(RUN) --against expert-v1 --decks 20000 --seed 1
 
 # One thread a process: the tests run in several processes already.
 test test-all test-modes: export OMP_NUM_THREADS = 1

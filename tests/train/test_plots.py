@@ -36,6 +36,14 @@ def test_runs_are_drawn_into_one_picture_the_same_each_time(tmp_path, name):
     assert (tmp_path / name).read_bytes() == (tmp_path / f"again-{name}").read_bytes()
 
 
+def test_without_a_file_the_numbers_are_printed(tmp_path, capsys):
+    write_log(tmp_path / "a", [1.0, 2.5])
+    assert plots.main([str(tmp_path / "a"), "--metric", "eval/margin_greedy"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith("minutes, eval/margin_greedy, low, high")
+    assert [line.split() for line in lines[1:]] == [["1.00"] * 4, ["2.00", *["2.50"] * 3]]
+
+
 @pytest.mark.parametrize(
     ("metric", "run", "message"),
     [("eval/margin_greedy", "nowhere", "not the log of a run"), ("loss", "a", "no 'loss'")],
