@@ -38,7 +38,7 @@ def read_log(run_dir: Path) -> list[dict[str, Any]]:
 
 
 def points(run_dir: Path, metric: str, axis: str) -> dict[str, list[float]]:
-    """The metric over an axis of AXES as lists by name, with `low` and `high` if it has an interval.
+    """The metric over an axis of AXES as lists by name; `low` and `high` if it has an interval.
 
     ValueError if the run does not have it.
     """
