@@ -192,6 +192,11 @@ def policy_actions(tree: GameTree, policy: Policy, seed: int = 0) -> NDArray[np.
     return _in_parts(tree, policy, seed, _actions)
 
 
+def has_probabilities(policy: Any) -> bool:
+    """True if a policy, its exact end game aside, says how likely it is to take each action."""
+    return hasattr(policy.policy if isinstance(policy, ExactEndgame) else policy, "probabilities")
+
+
 def _in_parts(tree: GameTree, policy: Policy, seed: int, ask: Any) -> NDArray[np.float64]:
     seeds = np.empty(len(tree.legal), np.uint64)
     child_seeds(np.uint64(seed), 0, seeds)
@@ -219,7 +224,7 @@ def _probabilities(
         if rest.any():
             table[rest] = _probabilities(policy.policy, infos[rest], legal[rest], seeds[rest])
         return table
-    if hasattr(policy, "probabilities"):
+    if has_probabilities(policy):
         return np.asarray(policy.probabilities(infos, legal), np.float64)
     return _actions(policy, infos, legal, seeds)
 
@@ -231,10 +236,13 @@ def _actions(
 
 
 def _one_hot(actions: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.float64]:
-    return (actions[:, None] == np.arange(shape[1])).astype(np.float64)
+    table = np.zeros(shape)
+    chosen = np.flatnonzero(actions >= 0)
+    table[chosen, actions[chosen]] = 1
+    return table
 
 
-# ------------------------------------------------------------------------------------ best responses
+# ----------------------------------------------------------------------------------- best responses
 
 
 @dataclass(frozen=True)
@@ -293,19 +301,18 @@ def _best_response(tree: GameTree, probabilities: NDArray[np.float64], seat: int
     """
     sign = 1 if seat == _LEADER else -1
     reaches = list(_reaches(tree, probabilities, but=seat))
-    below = np.empty(0)
-    for level, child, reach in zip(
-        reversed(tree.levels), [None, *reversed(tree.levels[1:])], reversed(reaches), strict=True
-    ):
-        worth = np.where(level.seat < 0, sign * reach * level.margin, 0.0)
-        if child is not None:
-            parents = level.parents
-            kept = np.ones(len(parents), np.bool_)
-            own = (child.choice >= 0) & (level.seat[parents] == seat)
-            kept[own] = _best_choices(tree, child.choice[own], below[own])
-            worth += np.bincount(parents[kept], below[kept], len(worth))
-        below = worth
-    return float(below.sum())
+    worth = np.empty(0)
+    for depth in reversed(range(len(tree.levels))):
+        level, parents = tree.levels[depth], tree.levels[depth].parents
+        kept = np.ones(len(parents), np.bool_)
+        own = np.flatnonzero(level.seat[parents] == seat)
+        if len(own):
+            choices = tree.levels[depth + 1].choice[own]
+            chosen = choices >= 0
+            kept[own[chosen]] = _best_choices(tree, choices[chosen], worth[own[chosen]])
+        following = np.bincount(parents[kept], worth[kept], len(level.seat))
+        worth = np.where(level.seat < 0, sign * reaches[depth] * level.margin, following)
+    return float(worth.sum())
 
 
 def _best_choices(
@@ -322,7 +329,7 @@ def _best_choices(
     return picked[choices]
 
 
-# ------------------------------------------------------------------------------------------ EFG file
+# ----------------------------------------------------------------------------------------- EFG file
 
 
 def infoset_numbers(tree: GameTree) -> NDArray[np.int64]:

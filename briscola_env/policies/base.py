@@ -80,4 +80,5 @@ class RandomPolicy:
 
     def probabilities(self, info_states: States, legal: NDArray[np.bool_]) -> NDArray[np.float64]:
         """Probabilities, [N, num_actions]."""
-        return legal / legal.sum(axis=1, keepdims=True)
+        table: NDArray[np.float64] = legal / legal.sum(axis=1, keepdims=True)
+        return table
