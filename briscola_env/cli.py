@@ -1,7 +1,6 @@
 """The command `briscola`."""
 
 import argparse
-import importlib
 import json
 import os
 import sys
@@ -41,8 +40,9 @@ from briscola_env.arena.standings import standings
 from briscola_env.arena.stats import Sprt, deck_margins, sprt
 from briscola_env.arena.tournament import Tournament, labelled, play, read_spec
 from briscola_env.checkpoint import SUFFIX, find
+from briscola_env.exploit import exact_report, train_exploiter
 from briscola_env.export import describe, describe_rules, write_onnx
-from briscola_env.policies import Policy, checkpoint_of
+from briscola_env.policies import Policy
 from briscola_env.records import (
     Record,
     RecordWriter,
@@ -52,13 +52,6 @@ from briscola_env.records import (
     show_record,
 )
 from briscola_env.rules import STUDY_DECKS, Rules
-from briscola_env.study import (
-    build_tree,
-    exploitability,
-    has_probabilities,
-    policy_actions,
-    policy_probabilities,
-)
 
 _DIFFERENT, _WRONG, _INTERRUPTED = 1, 2, 130  # exit codes
 _DECKS, _SPRT_DECKS = 2000, 100_000
@@ -317,45 +310,14 @@ def _step_through(record: Record) -> int:
 
 
 def _exploit(args: argparse.Namespace) -> int:
-    if args.minutes is not None:
-        return _search_for_exploit(args)
-    rules = _rules(args, [args.policy])
-    policy = load_policy(args.policy, rules)
-    tree = build_tree(rules)
-    asked = {}
-    if has_probabilities(policy):
-        asked["probabilities"] = policy_probabilities(tree, policy)
-    if not asked or checkpoint_of(args.policy) == args.policy:
-        asked["actions"] = policy_actions(tree, policy, args.seed)
-    print(f"{args.policy:24}  exploitability  best response leads  follows")
-    for name, choices in asked.items():
-        found = exploitability(tree, choices)
-        leads, follows = found.best_responses
-        print(f"  its {name:18}  {found.exploitability:14.6f}  {leads:+19.6f}  {follows:+.6f}")
-    print(
-        "exploitability: card points a deal that a best response wins by, mean of both seats\n"
-        f"{len(rules.deck)} cards worth {rules.deck_points} points, hands of {rules.hand_size}: "
-        f"{len(tree.legal):,} information sets, {tree.num_deals:,} ways to deal and play"
-    )
-    return 0
-
-
-def _search_for_exploit(args: argparse.Namespace) -> int:
-    """Hand over to the trainer of best responses, which an installed package does not have."""
-    if args.deck or args.rule or args.players:
-        raise ValueError("--minutes plays by the checkpoint's rules: no --deck, --rule, --players")
-    try:
-        best_response = importlib.import_module("training.best_response")
-    except ModuleNotFoundError as error:
-        if not str(error.name).startswith("training"):
-            raise
-        raise ValueError(
-            "--minutes trains a best response with training/best_response.py, which is in a "
-            "checkout of the project, not in an installed package: run it there"
-        ) from None
-    minutes, seed = str(args.minutes), str(args.seed)
-    code: int = best_response.main([args.policy, "--minutes", minutes, "--seed", seed])
-    return code
+    if args.exact:
+        rules = _rules(args, [args.policy])
+        policy = load_policy(args.policy, rules, trust_pickle=args.trust_pickle)
+        print(exact_report(args.policy, policy, rules, args.seed))
+        return 0
+    if args.deck or args.rule or args.players or args.trust_pickle:
+        raise ValueError("--minutes goes by the checkpoint's rules: leave the other options out")
+    return train_exploiter(args.policy, args.minutes, args.seed)
 
 
 def _export(args: argparse.Namespace) -> int:
@@ -436,13 +398,14 @@ def _add_exploit(commands: Any) -> None:
         "a checkpoint of any game, what a best response trained for some minutes wins: a lower "
         "bound.",
     )
-    exploit.add_argument("policy", help="with --minutes a checkpoint, or the folder of a run")
+    exploit.add_argument("policy", help="a checkpoint, the folder of a run, or a policy's name")
     how = exploit.add_mutually_exclusive_group(required=True)
     how.add_argument("--exact", action="store_true", help="study decks of two players only")
     how.add_argument("--minutes", type=_positive, metavar="M", help="train a best response")
     exploit.add_argument(
         "--seed", type=_whole(0), default=0, help="of the training, or of a policy's lots (0)"
     )
+    exploit.add_argument("--trust-pickle", action="store_true", help=_TRUST)
     _add_table_options(exploit)
     exploit.set_defaults(run=_exploit)
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from briscola_env import __version__, cli
+from briscola_env import __version__, cli, exploit
 from briscola_env.arena import report
 from briscola_env.arena.match import evaluate
 from briscola_env.policies import GreedyPolicy, RandomPolicy
@@ -224,7 +224,7 @@ def test_a_folder_with_the_name_of_a_policy_is_no_checkpoint(capsys, folder):
         ("exploit greedy --exact --deck study-6 --players 3", "hand_size=2"),
         ("exploit oracle --exact --deck study-6", "sees every card"),
         ("exploit runs/a --minutes 0", "'0': a number above 0"),
-        ("exploit runs/a --minutes 1 --deck study-6", "the checkpoint's rules"),
+        ("exploit runs/a --minutes 1 --deck study-6", "by the checkpoint's rules"),
         ("frobnicate", "frobnicate"),
         ("", "COMMAND"),
         ("evaluate greedy --what", "--what"),
@@ -474,7 +474,7 @@ def test_without_a_checkout_minutes_say_what_is_missing(capsys, monkeypatch):
     def nothing(name):
         raise ModuleNotFoundError(f"No module named {name!r}", name="training")
 
-    monkeypatch.setattr(cli.importlib, "import_module", nothing)
+    monkeypatch.setattr(exploit.importlib, "import_module", nothing)
     code, _, err = run(capsys, "exploit runs/a --minutes 1")
     assert code == 2
     assert re.fullmatch(r"briscola: --minutes .* a checkout of the project, .*\n", err)
