@@ -233,9 +233,10 @@ class BriscolaObserver:
     """What a seat sees, in OpenSpiel's form: `tensor`, its named pieces in `dict`, and a string.
 
     The pieces are those of our `Encoder` (docs/environment.md), all card points shown, and
-    `player`. With perfect recall there are also `dealt` [40]; `draws` [draws, 40], the cards drawn
-    in order; and `acts` [most actions of a deal, players + actions], who did what. Before the deal
-    is done nobody sees anything. ValueError for other views than a single seat's, and for params.
+    `player`. With perfect recall there are also `dealt` [40], the hand; `turned` [40], the card
+    that fixed trump; `draws` [draws, 40], the cards drawn in order; and `acts` [most actions of a
+    deal, players + actions], who did what. Before the deal is done nobody sees anything.
+    ValueError for other views than a single seat's, and for params.
     """
 
     def __init__(self, rules: Rules, iig_obs_type: Any, params: Mapping[str, Any] | None) -> None:
@@ -253,7 +254,7 @@ class BriscolaObserver:
         if self._perfect_recall:
             draws = rules.num_tricks - rules.hand_size
             width = rules.players + rules.num_actions
-            pieces += [("dealt", NUM_CARDS), ("draws", draws * NUM_CARDS)]
+            pieces += [("dealt", NUM_CARDS), ("turned", NUM_CARDS), ("draws", draws * NUM_CARDS)]
             pieces += [("acts", rules.max_history * width)]
         pieces = [(name, size) for name, size in pieces if size]
         self.tensor = np.zeros(sum(size for _, size in pieces), np.float32)
@@ -278,6 +279,7 @@ class BriscolaObserver:
         self.tensor[start : start + len(seen)] = seen
         if self._perfect_recall:
             self.dict["dealt"][cards_of(state.hands[player])] = 1
+            self.dict["turned"][view["initial_face_up"]] = 1
             for row, card in enumerate(state.draws[player]):
                 self.dict["draws"][row, card] = 1
             for row, (seat, action) in enumerate(state.acts(view[0])):
