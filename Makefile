@@ -9,7 +9,7 @@ BIN = .venv/bin
 PIP_INSTALL = -m pip install -qq --disable-pip-version-check
 PYTEST = $(BIN)/pytest -n auto --maxprocesses 4
 
-.PHONY: train train-10min test test-all test-modes fuzz lint test-base test-integrations rllib bench bench-quick clean
+.PHONY: train train-10min test test-all test-modes fuzz lint test-base test-integrations rllib openspiel bench bench-quick clean
 .PRECIOUS: .venv-base-%/ready
 
 # A run is never overwritten: each has a folder of its own. Another seed: `make train SEED=2`.
@@ -75,6 +75,12 @@ rllib: .venv-rllib/ready
 	@echo "test: pytest, RLlib on a local Ray"
 	@OMP_NUM_THREADS=1 .venv-rllib/bin/pytest tests/rllib
 
+# OpenSpiel is no extra of ours: the newest one needs Python 3.11, its wheels are few.
+openspiel: export OMP_NUM_THREADS = 1
+openspiel: .venv-openspiel/ready
+	@echo "openspiel: pytest tests/openspiel"
+	@.venv-openspiel/bin/pytest -m "" tests/openspiel
+
 # Ours and other libraries in turn, about ten minutes. Into the page too:
 # .venv-bench/bin/python -m benchmarks.compare --read runs/bench.json --write docs/benchmarks.md
 bench: .venv-bench/ready
@@ -136,8 +142,14 @@ bench-quick: .venv/ready-dev
 	@.venv-integrations/bin/python $(PIP_INSTALL) -c .venv-integrations/constraints.txt -r tests/integrations/requirements.txt -e '.[train,arena,dev]'
 	@touch $@
 
+.venv-openspiel/ready: pyproject.toml constraints.txt tests/openspiel/requirements.txt
+	@echo "set-up: .venv-openspiel"
+	@$(PYTHON) -m venv .venv-openspiel
+	@.venv-openspiel/bin/python $(PIP_INSTALL) -c constraints.txt -r tests/openspiel/requirements.txt -e '.[train,arena,dev]'
+	@touch $@
+
 # Leaves runs/ alone.
 clean:
 	@echo "clean: virtual environments and caches"
-	@rm -rf .venv .venv-base-* .venv-bench .venv-integrations .venv-rllib .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	@rm -rf .venv .venv-base-* .venv-bench .venv-integrations .venv-rllib .venv-openspiel .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
 	@find . -name __pycache__ -prune -exec rm -rf {} +

@@ -40,6 +40,7 @@ from briscola_env.arena.standings import standings
 from briscola_env.arena.stats import Sprt, deck_margins, sprt
 from briscola_env.arena.tournament import Tournament, labelled, play, read_spec
 from briscola_env.checkpoint import SUFFIX, find
+from briscola_env.exploit import exact_report, train_exploiter
 from briscola_env.export import describe, describe_rules, write_onnx
 from briscola_env.policies import Policy
 from briscola_env.records import (
@@ -50,7 +51,7 @@ from briscola_env.records import (
     read_records,
     show_record,
 )
-from briscola_env.rules import Rules
+from briscola_env.rules import STUDY_DECKS, Rules
 
 _DIFFERENT, _WRONG, _INTERRUPTED = 1, 2, 130  # exit codes
 _DECKS, _SPRT_DECKS = 2000, 100_000
@@ -75,8 +76,21 @@ def _whole(least: int, most: int = 2**63 - 1) -> Callable[[str], int]:
     return parse
 
 
+def _positive(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r}: a number above 0")
+    return number
+
+
 def _add_table_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--players", type=int, metavar="N", help="2, 3, 4 or 6")
+    parser.add_argument(
+        "--deck", choices=STUDY_DECKS, metavar="NAME", help=f"{' or '.join(STUDY_DECKS)} (docs)"
+    )
     parser.add_argument(
         *("--rule", "-r"),
         action="append",
@@ -86,8 +100,13 @@ def _add_table_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _options(args: argparse.Namespace) -> dict[str, Any]:
+    """What `--deck` and `--rule` say of the table."""
+    return {**STUDY_DECKS.get(args.deck, {}), **dict(parse_rule(text) for text in args.rule)}
+
+
 def _rules(args: argparse.Namespace, names: Sequence[str]) -> Rules:
-    options = dict(parse_rule(text) for text in args.rule)
+    options = _options(args)
     if args.players is not None:
         options["players"] = args.players
     return table_rules(names, options, args.trust_pickle)
@@ -196,7 +215,7 @@ def _tournament_of(args: argparse.Namespace) -> Tournament:
         spec = read_spec(Path(args.policy[0]))
     else:
         spec = {"policies": labelled(args.policy)}
-    options = {**spec.get("rules", {}), **dict(parse_rule(text) for text in args.rule)}
+    options = {**spec.get("rules", {}), **_options(args)}
     players = spec.get("players") if args.players is None else args.players
     if players is not None:
         options["players"] = players
@@ -290,6 +309,17 @@ def _step_through(record: Record) -> int:
     return 0
 
 
+def _exploit(args: argparse.Namespace) -> int:
+    if args.exact:
+        rules = _rules(args, [args.policy])
+        policy = load_policy(args.policy, rules, trust_pickle=args.trust_pickle)
+        print(exact_report(args.policy, policy, rules, args.seed))
+        return 0
+    if args.deck or args.rule or args.players or args.trust_pickle:
+        raise ValueError("--minutes goes by the checkpoint's rules: leave the other options out")
+    return train_exploiter(args.policy, args.minutes, args.seed)
+
+
 def _export(args: argparse.Namespace) -> int:
     if args.out is None and args.onnx is None:
         raise ValueError("nothing to write: --out FILE, --onnx FILE, or both")
@@ -356,7 +386,28 @@ def _parser() -> argparse.ArgumentParser:
     _add_tournament(commands)
     _add_replay(commands)
     _add_export(commands)
+    _add_exploit(commands)
     return parser
+
+
+def _add_exploit(commands: Any) -> None:
+    exploit = commands.add_parser(
+        "exploit",
+        help="how much can be won against a policy",
+        description="Exactly, by a best response to it in the whole tree of a study deck; or, for "
+        "a checkpoint of any game, what a best response trained for some minutes wins: a lower "
+        "bound.",
+    )
+    exploit.add_argument("policy", help="a checkpoint, the folder of a run, or a policy's name")
+    how = exploit.add_mutually_exclusive_group(required=True)
+    how.add_argument("--exact", action="store_true", help="study decks of two players only")
+    how.add_argument("--minutes", type=_positive, metavar="M", help="train a best response")
+    exploit.add_argument(
+        "--seed", type=_whole(0), default=0, help="of the training, or of a policy's lots (0)"
+    )
+    exploit.add_argument("--trust-pickle", action="store_true", help=_TRUST)
+    _add_table_options(exploit)
+    exploit.set_defaults(run=_exploit)
 
 
 def _add_replay(commands: Any) -> None:

@@ -33,6 +33,11 @@ EXCHANGE_SEVEN, EXCHANGE_TWO, WITHDRAW_CARD = 40, 41, 42  # actions beyond the 4
 FIRST_SIGNAL = 43
 SWAP_NAMES = ("EXCHANGE_SEVEN", "EXCHANGE_TWO", "WITHDRAW")
 
+STUDY_DECKS: dict[str, dict[str, Any]] = {  # small enough to be solved (docs/openspiel.md)
+    "study-6": {"cards": (0, 7, 9, 10, 17, 19), "hand_size": 2},
+    "study-8": {"cards": (0, 7, 8, 9, 10, 17, 18, 19), "hand_size": 3},
+}
+
 HAVE_LOW, NO_TRUMP, HAVE_CARICO = 5, 6, 7  # messages 0..4 name the trump A 3 K H J
 REL_MINUS, REL_PLUS = 8, 17  # messages REL-9..REL-1 and REL+1..REL+9 begin here
 CONVENTIONAL_MESSAGES = (

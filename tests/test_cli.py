@@ -8,14 +8,16 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from briscola_env import __version__, cli
+from briscola_env import __version__, cli, exploit
 from briscola_env.arena import report
 from briscola_env.arena.match import evaluate
 from briscola_env.policies import GreedyPolicy, RandomPolicy
-from briscola_env.rules import Rules
+from briscola_env.rules import STUDY_DECKS, Rules
+from briscola_env.study import build_tree, exploitability, policy_probabilities
 from tests.tables import fewer
 
 ROOT = Path(__file__).parent.parent
@@ -216,6 +218,13 @@ def test_a_folder_with_the_name_of_a_policy_is_no_checkpoint(capsys, folder):
         ("tournament greedy random --out mine.py", "mine.py"),
         ("replay nothing.jsonl", "nothing.jsonl: No such file"),
         ("replay mine.py", "mine.py, line 1: not a record"),
+        ("exploit greedy", "one of the arguments --exact --minutes is required"),
+        ("exploit greedy --exact", "40 cards with hand_size=3 can be dealt and played in 10^"),
+        ("exploit greedy --exact --deck study-7", "'study-7' (choose from"),
+        ("exploit greedy --exact --deck study-6 --players 3", "hand_size=2"),
+        ("exploit oracle --exact --deck study-6", "sees every card"),
+        ("exploit runs/a --minutes 0", "'0': a number above 0"),
+        ("exploit runs/a --minutes 1 --deck study-6", "by the checkpoint's rules"),
         ("frobnicate", "frobnicate"),
         ("", "COMMAND"),
         ("evaluate greedy --what", "--what"),
@@ -426,3 +435,46 @@ def test_a_file_gets_no_bar():
 
 def test_sigint_has_the_exit_code_that_shells_expect():
     assert cli._INTERRUPTED == 128 + signal.SIGINT
+
+
+# ----------------------------------------------------------------------------------------- exploit
+
+
+def test_exploit_prints_what_the_library_finds(capsys):
+    tree = build_tree(Rules(**STUDY_DECKS["study-6"]))
+    for name, policy, shown in (
+        ("greedy", GreedyPolicy(), "actions"),
+        ("random", RandomPolicy(), "probabilities"),
+    ):
+        code, out, err = run(capsys, f"exploit --exact {name} --deck study-6")
+        assert (code, err) == (0, "")
+        found = exploitability(tree, policy_probabilities(tree, policy))
+        leads, follows = found.best_responses
+        (line,) = (line for line in out.splitlines() if line.startswith("  its "))
+        numbers = [f"{found.exploitability:.6f}", f"{leads:+.6f}", f"{follows:+.6f}"]
+        assert line.split() == ["its", shown, *numbers]
+        assert "6 cards worth 30 points, hands of 2: 1,680 information sets, 2,880 ways" in out
+
+
+def test_a_study_deck_is_known_to_evaluate_by_its_name(capsys):
+    report = evaluated(capsys, "greedy --against random --decks 20 --deck study-8")
+    assert Rules.from_dict(report["rules"]) == Rules(**STUDY_DECKS["study-8"])
+
+
+def test_minutes_are_handed_over_to_the_trainer_of_best_responses(capsys, monkeypatch):
+    asked = []
+    trainer = SimpleNamespace(main=lambda arguments: asked.append(arguments) or 7)
+    monkeypatch.setitem(sys.modules, "training.best_response", trainer)
+    code, _, err = run(capsys, "exploit runs/a --minutes 1.5 --seed 4")
+    assert (code, err) == (7, "")
+    assert asked == [["runs/a", "--minutes", "1.5", "--seed", "4"]]
+
+
+def test_without_a_checkout_minutes_say_what_is_missing(capsys, monkeypatch):
+    def nothing(name):
+        raise ModuleNotFoundError(f"No module named {name!r}", name="training")
+
+    monkeypatch.setattr(exploit.importlib, "import_module", nothing)
+    code, _, err = run(capsys, "exploit runs/a --minutes 1")
+    assert code == 2
+    assert re.fullmatch(r"briscola: --minutes .* a checkout of the project, .*\n", err)

@@ -14,11 +14,11 @@ LAYERS = [
     *("cards", "jit", "rng", "rules", "__init__", "state"),  # the game's words and its record
     *("dealing", "engine", "information", "encoding"),  # the game
     *("checkpoint", "policies", "envs", "briscola_v0"),  # around it
-    *("arena", "records", "export", "cli"),
+    *("arena", "records", "export", "study", "openspiel", "exploit", "cli"),
 ]
 EXTRAS = [  # but for yaml, which numba loads where it finds it
     *("torch", "tensorboard", "pydantic", "rich", "safetensors"),
-    *("stable_baselines3", "sb3_contrib", "matplotlib", "ray", "onnx"),
+    *("stable_baselines3", "sb3_contrib", "matplotlib", "ray", "onnx", "pyspiel"),
 ]
 
 

@@ -77,3 +77,8 @@ class RandomPolicy:
         actions = np.empty(len(legal), np.int64)
         _random_legal(legal, seeds, actions)
         return actions
+
+    def probabilities(self, info_states: States, legal: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Probabilities, [N, num_actions]."""
+        table: NDArray[np.float64] = legal / legal.sum(axis=1, keepdims=True)
+        return table

@@ -166,6 +166,13 @@ def endgame_margins(states: States) -> NDArray[np.float32]:
     return margins.astype(np.float32)
 
 
+def exact_cards(info_states: States) -> NDArray[np.int64]:
+    """The best card where the seat to act knows every card of the end game, else -1: [N]."""
+    cards = np.empty(len(info_states), np.int64)
+    _choose_exactly(info_states, cards)
+    return cards
+
+
 class ExactEndgame:
     """Any policy, with the last three tricks of two players played exactly.
 
@@ -180,8 +187,7 @@ class ExactEndgame:
         self, info_states: States, legal: NDArray[np.bool_], seeds: NDArray[np.uint64]
     ) -> NDArray[np.int64]:
         """See `Policy.act`."""
-        actions = np.empty(len(legal), np.int64)
-        _choose_exactly(info_states, actions)
+        actions = exact_cards(info_states)
         rest = np.flatnonzero(actions < 0)
         if len(rest):
             actions[rest] = self.policy.act(info_states[rest], legal[rest], seeds[rest])
