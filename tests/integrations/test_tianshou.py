@@ -18,13 +18,13 @@ from training import tianshou_ppo
 from training.tianshou_ppo import REWARD_POINTS
 
 
-def collected(rules, deals, **table):
-    """What Tianshou's collector writes, in three environments."""
+def collected(rules, deals, games=3, **table):
+    """What Tianshou's collector writes."""
     size = Encoder(rules).size
     algorithm = tianshou_ppo.make_algorithm(ActorCritic(size, rules.num_actions, [16], [16]), 1e-3)
-    envs = DummyVectorEnv([lambda: tianshou_ppo.make_env(**table)] * 3)
-    envs.seed([1, 2, 3])
-    collector = Collector(algorithm, envs, VectorReplayBuffer(3000, 3))
+    envs = DummyVectorEnv([lambda: tianshou_ppo.make_env(**table)] * games)
+    envs.seed(list(range(games)))
+    collector = Collector(algorithm, envs, VectorReplayBuffer(1000 * games, games))
     collector.reset()
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -54,8 +54,9 @@ def test_drawn_deals_are_collected_too():
     # Two jacks are all the points there are: many a deal is drawn, and many a one is not.
     table = {"cards": [0, 1, 2, 5, 10, 11, 12, 15, 20, 21], "hand_size": 2}
     rules = Rules(**table)
-    margins = collected(rules, 24, **table).rew[:, 0].reshape(24, -1).sum(axis=1)
-    assert 0 < (margins == 0).sum() < 24
+    margins = collected(rules, 24, games=1, **table).rew[:, 0].reshape(24, -1).sum(axis=1)
+    assert margins[0] != 0
+    assert (margins == 0).any()
 
 
 def test_the_learner_beats_random(capsys):
