@@ -99,6 +99,7 @@ def test_study_6_has_1680_information_sets_and_the_tree_has_all_of_them(six):
     )
 
 
+@pytest.mark.slow
 def test_positions_with_drawn_cards_in_between_have_a_tree_too():
     rules = Rules(cards=(0, 7, 9, 10, 17, 19, 29, 39), hand_size=2)
     tree = build_tree(rules)
