@@ -1,6 +1,6 @@
 """What a setting does: runs that differ in it alone, several seeds each, as a table.
 
-    python -m training.ablate configs/ablations.yaml --seeds 1 2 3 --out runs/ablations
+    python -m training.ablate configs/ablations/settings.yaml --seeds 1 2 3 --out runs/ablations
 
 A run that is there already is not run again, so that the table can be continued.
 """
@@ -79,7 +79,7 @@ def table(results: Sequence[Result], opponent: str) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m training.ablate", description=__doc__)
-    parser.add_argument("settings", type=Path, help="a file like configs/ablations.yaml")
+    parser.add_argument("settings", type=Path, help="a file like configs/ablations/settings.yaml")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--against", default="expert-v1")
     parser.add_argument("--decks", type=int, default=5000)

@@ -98,12 +98,13 @@ def test_the_same_cards_give_the_game_of_the_engine():
         record = new_states(rules, 1)
         deal(record, np.zeros(1, np.uint64), np.array([players - 1]), order[None])
         state = pyspiel.load_game(f"briscola(players={players})").new_initial_state()
-        cards = iter([*order[: players * 3 + 1], *order[players * 3 + 1 :]])
+        cards = iter(order)
         while not state.is_terminal():
             if state.is_chance_node():
                 state.apply_action(int(next(cards)))
                 continue
-            assert state.current_player() == record["current_player"][0]
+            for name in ("current_player", "hands", "face_up", "stock_count", "table"):
+                np.testing.assert_array_equal(state.record[name], record[name])
             action = state.legal_actions()[0]
             state.apply_action(action)
             step(record, np.array([action]))

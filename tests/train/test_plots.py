@@ -1,10 +1,15 @@
 """Learning curves and tables of ablations, from the command line."""
 
 import json
+from pathlib import Path
 
 import pytest
+import yaml
 
 from training import ablate, plots
+from training.config import load_config
+
+CONFIGS = Path(__file__).parents[2] / "configs"
 
 
 def write_log(run, margins):
@@ -76,3 +81,9 @@ def test_variants_that_differ_in_one_setting_become_a_table(tmp_path, capsys):
     assert ablate.main([*arguments, "--out", str(out)]) == 0
     assert files == {path: path.stat().st_mtime_ns for path in out.rglob("*.safetensors")}
     assert table.splitlines()[-2:] == capsys.readouterr().out.splitlines()[-2:]
+
+
+def test_every_planned_ablation_is_a_setting_that_exists():
+    plan = yaml.safe_load((CONFIGS / "ablations" / "settings.yaml").read_text())
+    for variant in plan["variants"].values():
+        assert load_config(None, [*plan["base"], *variant]).iterations > 0
