@@ -64,7 +64,7 @@ def ablate(
 def table(results: Sequence[Result], opponent: str) -> str:
     """The results in Markdown: a line a variant, with the mean over seeds."""
     lines = [
-        f"| variant | margin over `{opponent}`, by seed | mean | CPU minutes a run |",
+        f"| variant | margin over `{opponent}`, by seed | mean | minutes a run |",
         "|---|---|---|---|",
     ]
     for name in dict.fromkeys(result.variant for result in results):
