@@ -85,6 +85,10 @@ def join_ranks() -> Ranks:
 
 
 def leave_ranks(ranks: Ranks) -> None:
-    """Part from the other processes at the end of the run."""
+    """Part from the other processes at the end of the run, when all of them have come to it.
+
+    A rank that left while another one was still saving would now and then be aborted by gloo.
+    """
     if ranks.size > 1:
+        dist.barrier()
         dist.destroy_process_group()

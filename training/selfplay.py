@@ -513,6 +513,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         if ranks.leads:
             print(f"training.selfplay: {error}", file=sys.stderr)
+        leave_ranks(ranks)
         return 2
     try:
         if ranks.leads:
