@@ -513,14 +513,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         if ranks.leads:
             print(f"training.selfplay: {error}", file=sys.stderr)
-        leave_ranks(ranks)
+        leave_ranks(ranks, 2)
         return 2
     try:
         if ranks.leads:
             settings = yaml.safe_dump(learner.config.model_dump(), sort_keys=False)
             replace_file(run_dir / CONFIG, settings.encode())
         train(learner, run_dir)
-        leave_ranks(ranks)
+        leave_ranks(ranks, 0)
     except (OSError, FloatingPointError, RuntimeError) as error:
         if type(error) is RuntimeError and ranks.size == 1:
             raise  # a defect; with more ranks it may be a lost connection
