@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from briscola_env import __version__
@@ -30,7 +29,7 @@ from briscola_env.arena.play import join_deals, play_parts
 from briscola_env.arena.report import ProgressBar, print_table
 from briscola_env.checkpoint import BEST, Checkpoint, replace_file
 from briscola_env.engine import step
-from briscola_env.information import info_state, resample
+from briscola_env.information import resample
 from briscola_env.policies import Policy, checkpoint_of
 from briscola_env.policies.base import show_turns
 from briscola_env.policies.beliefs import turn_back
@@ -181,7 +180,6 @@ class ModelSearch:
         self.frozen, self.exact, checkpoint = target.policy, target.exact, target.checkpoint
         self.network = checkpoint and NetworkPolicy(checkpoint, target.rules, self.name)
         self.own: Policy = self.network or self.frozen
-        self._points = checkpoint.reward_points if checkpoint else 0.0
 
     def act(
         self, info_states: States, legal: NDArray[np.bool_], seeds: NDArray[np.uint64]
@@ -277,7 +275,7 @@ class ModelSearch:
             if self.network:
                 turns[acting] += moved["current_player"] == seats[acting]
                 judged = ~over & (turns[acting] > OWN_TURNS)
-                margins[acting[judged]] = self._values(moved[judged], seats[acting[judged]])
+                margins[acting[judged]] = self.network.values(moved[judged], seats[acting[judged]])
                 over |= judged
             acting = acting[~over]
             mine = states["current_player"][acting] % sides == own[acting]
@@ -288,17 +286,6 @@ class ModelSearch:
         ours = points[each, own]
         margins += ours - (points.sum(axis=1) - ours) / (sides - 1)
         return margins
-
-    def _values(self, states: States, seats: NDArray[np.int64]) -> NDArray[np.float64]:
-        """What the critic expects for `seats`, in card points."""
-        assert self.network
-        infos = np.empty_like(states)
-        info_state(states, seats, infos)
-        observations = torch.from_numpy(self.network.encoder.encode(infos))
-        with torch.inference_mode():
-            values = self.network.network.values(observations).double().numpy()
-        points: NDArray[np.float64] = values * self._points
-        return points
 
 
 def _ask(

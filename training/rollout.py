@@ -39,6 +39,10 @@ class Opponents:
         """The same for some of the deals."""
         return Opponents(self.policies, select(self.which), select(self.side))
 
+    def asked(self, deals: NDArray[np.int64], sides: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Index of the policy that moves for these sides in these deals, -1: `choose` does."""
+        return np.where(sides != self.side[deals], self.which[deals], -1)
+
 
 @dataclass(frozen=True)
 class Rollout:
@@ -75,17 +79,8 @@ def collect(
     cards = np.empty_like(seeds)
     deal_seeds(seeds, cards)
     deal(states, cards)
-    shape = (n, rules.players, slots_per_seat(encoder))
-    rollout = Rollout(
-        np.zeros((*shape, encoder.size), np.int8),
-        np.zeros((*shape, rules.num_actions), np.bool_),
-        np.zeros(shape, np.int64),
-        np.zeros(shape, np.float32),
-        np.zeros(shape, np.float32),
-        np.zeros(shape, np.bool_),
-        np.zeros(shape[:2], np.float32),
-    )
-    counts = np.zeros(shape[:2], np.int64)  # decisions made, [deal, seat]
+    rollout = _blank_rollout(encoder, n)
+    counts = np.zeros((n, rules.players), np.int64)  # decisions made, [deal, seat]
     live, playing = np.arange(n), states  # the deals that go on, and their records
     decisions = 0
     while live.size:
@@ -96,15 +91,14 @@ def collect(
         luck = np.empty(live.size, np.uint64)
         decision_seeds(seeds[live], seats, np.full(live.size, decisions), luck)
         actions = np.empty(live.size, np.int64)
-        asked = np.full(live.size, -1)  # index of the policy to move, -1: `choose`
+        own = np.arange(live.size)
         if opponents is not None:
-            theirs = seats % rules.sides != opponents.side[live]
-            asked[theirs] = opponents.which[live[theirs]]
+            asked = opponents.asked(live, seats % rules.sides)
+            own = np.flatnonzero(asked < 0)
             for k, policy in enumerate(opponents.policies):
                 rows = np.flatnonzero(asked == k)
                 if rows.size:
                     actions[rows] = policy.act(infos[rows], legal[rows], luck[rows])
-        own = np.flatnonzero(asked < 0)
         if own.size:
             mask = encoder.columns_to_frame(infos[own], legal[own])
             observations = encoder.encode(infos[own])
@@ -134,6 +128,19 @@ def collect(
         if over.any():
             live, playing = live[~over], playing[~over]
     return rollout
+
+
+def _blank_rollout(encoder: Encoder, deals: int) -> Rollout:
+    shape = (deals, encoder.rules.players, slots_per_seat(encoder))
+    return Rollout(
+        np.zeros((*shape, encoder.size), np.int8),
+        np.zeros((*shape, encoder.rules.num_actions), np.bool_),
+        np.zeros(shape, np.int64),
+        np.zeros(shape, np.float32),
+        np.zeros(shape, np.float32),
+        np.zeros(shape, np.bool_),
+        np.zeros(shape[:2], np.float32),
+    )
 
 
 def slots_per_seat(encoder: Encoder) -> int:

@@ -8,12 +8,11 @@ instead. The prior decides between what the worlds cannot tell apart.
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from briscola_env.checkpoint import Checkpoint
 from briscola_env.engine import step, trick_margins
-from briscola_env.information import info_state, resample
+from briscola_env.information import resample
 from briscola_env.jit import kernel
 from briscola_env.policies.base import show_turns
 from briscola_env.policies.endgame import MOST_CARDS, endgame_margins
@@ -46,7 +45,6 @@ class NetworkSearch:
         self.name = name
         self.network = NetworkPolicy(checkpoint, rules, name)
         self.worlds = worlds
-        self._points = checkpoint.reward_points
 
     def act(
         self, info_states: States, legal: NDArray[np.bool_], seeds: NDArray[np.uint64]
@@ -109,7 +107,7 @@ class NetworkSearch:
             acting = np.flatnonzero(open_game & (states["current_player"] != seats))
             choices = self._answers(states, acting, luck)
         rest = np.flatnonzero(open_game)
-        margins[rest] += self._values(states[rest], seats[rest])
+        margins[rest] += self.network.values(states[rest], seats[rest])
         return margins
 
     def _answers(
@@ -126,13 +124,3 @@ class NetworkSearch:
         seeds = luck[rows] + infos["history_length"].astype(np.uint64)
         sample_actions(logits.numpy(), mask.numpy(), seeds, actions, log_probs)
         return self.network.encoder.to_table(infos, actions)
-
-    def _values(self, states: States, seats: NDArray[np.int64]) -> NDArray[np.float64]:
-        """What the critic expects for `seats`, in card points."""
-        infos = np.empty_like(states)
-        info_state(states, seats, infos)
-        observations = torch.from_numpy(self.network.encoder.encode(infos))
-        with torch.inference_mode():
-            values = self.network.network.values(observations).double().numpy()
-        points: NDArray[np.float64] = values * self._points
-        return points

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from briscola_env.checkpoint import Checkpoint
+from briscola_env.information import info_state
 from briscola_env.jit import kernel
 from briscola_env.policies.base import Policy
 from briscola_env.policies.endgame import ExactEndgame
@@ -184,6 +185,15 @@ class NetworkPolicy:
         mask = torch.from_numpy(self.encoder.columns_to_frame(info_states, legal))
         with torch.inference_mode():
             return self.network.logits(observations), mask
+
+    def values(self, states: States, seats: NDArray[np.int64]) -> NDArray[np.float64]:
+        """What the critic expects for `seats` [N] in full states [N], in card points: [N]."""
+        infos = np.empty_like(states)
+        info_state(states, seats, infos)
+        observations = torch.from_numpy(self.encoder.encode(infos))
+        with torch.inference_mode():
+            values: NDArray[np.float64] = self.network.values(observations).double().numpy()
+        return values * self.checkpoint.reward_points
 
     def act(
         self, info_states: States, legal: NDArray[np.bool_], seeds: NDArray[np.uint64]
