@@ -31,7 +31,7 @@ from briscola_env.checkpoint import BEST, Checkpoint, replace_file
 from briscola_env.engine import step
 from briscola_env.information import resample
 from briscola_env.policies import Policy, checkpoint_of
-from briscola_env.policies.base import show_turns
+from briscola_env.policies.base import act_where_free, show_turns
 from briscola_env.policies.beliefs import turn_back
 from briscola_env.policies.endgame import ExactEndgame, endgame_margins
 from briscola_env.policies.netsearch import PRIOR_POINTS
@@ -185,12 +185,7 @@ class ModelSearch:
         self, info_states: States, legal: NDArray[np.bool_], seeds: NDArray[np.uint64]
     ) -> NDArray[np.int64]:
         """See `Policy.act`."""
-        actions: NDArray[np.int64] = legal.argmax(axis=1)
-        choices = np.flatnonzero(legal.sum(axis=1) != 1)
-        for first in range(0, len(choices), _ROWS):
-            rows = choices[first : first + _ROWS]
-            actions[rows] = self._search(info_states[rows], legal[rows], seeds[rows])
-        return actions
+        return act_where_free(self._search, info_states, legal, seeds, _ROWS)
 
     def _search(
         self, infos: States, legal: NDArray[np.bool_], seeds: NDArray[np.uint64]

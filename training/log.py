@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -31,6 +32,9 @@ class Log:
                         kept.append(line)
         replace_file(path, "".join(f"{line}\n" for line in kept).encode())
         self.file = path.open("a")
+        # What stops TensorBoard's thread, like a full disk, is raised again where it is written to:
+        # its traceback would say the same a second time.
+        self.excepthook, threading.excepthook = threading.excepthook, self._hear_of_thread
         self.events = SummaryWriter(str(run_dir), purge_step=decisions + 1)
         settings = yaml.safe_dump(config.model_dump(), sort_keys=False)
         self.events.add_text("config", f"```yaml\n{settings}```", decisions)
@@ -42,7 +46,14 @@ class Log:
         progress = {"iteration": iteration, "decisions": decisions}
         print(json.dumps({**progress, **metrics}), file=self.file, flush=True)
 
+    def _hear_of_thread(self, failure: threading.ExceptHookArgs) -> None:
+        if not issubclass(failure.exc_type, OSError):
+            self.excepthook(failure)
+
     def close(self) -> None:
         """Flush everything."""
-        self.file.close()
-        self.events.close()
+        try:
+            self.file.close()
+            self.events.close()
+        finally:
+            threading.excepthook = self.excepthook

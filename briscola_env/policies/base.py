@@ -1,5 +1,6 @@
 """The one protocol by which everything plays: heuristics, search, networks, people."""
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -51,6 +52,25 @@ def show_turns(states: Any, rows: Any, infos: Any, legal: Any, seats: Any) -> No
         infos[k] = state
         info_state_one(state, seats[k], infos[k])
         legal_actions_one(state, k, legal)
+
+
+def act_where_free(
+    search: Callable[[States, NDArray[np.bool_], NDArray[np.uint64]], NDArray[np.int64]],
+    info_states: States,
+    legal: NDArray[np.bool_],
+    seeds: NDArray[np.uint64],
+    most: int,
+) -> NDArray[np.int64]:
+    """Actions, int64 [N], as `Policy.act` gives them: the only legal one, or what `search` chooses.
+
+    search: takes what `Policy.act` takes, for at most `most` decisions that are free.
+    """
+    actions: NDArray[np.int64] = legal.argmax(axis=1)
+    free = np.flatnonzero(legal.sum(axis=1) != 1)
+    for first in range(0, len(free), most):
+        rows = free[first : first + most]
+        actions[rows] = search(info_states[rows], legal[rows], seeds[rows])
+    return actions
 
 
 @kernel
