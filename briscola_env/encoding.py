@@ -359,6 +359,13 @@ class Encoder:
         """What `encode_one` takes between the info state and the row."""
 
     @property
+    def card_planes(self) -> int:
+        """How many planes of 40 cards an observation starts with."""
+        return (
+            next(feature.start for feature in self.features if feature.name == "trump") // NUM_CARDS
+        )
+
+    @property
     def digest(self) -> str:
         """Hash of the layout, for checkpoints: names and slices in order."""
         layout = [[feature.name, feature.start, feature.stop] for feature in self.features]

@@ -2,17 +2,22 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from briscola_env import __version__
+from briscola_env.cards import CARDS_PER_SUIT, NUM_CARDS, NUM_SUITS
 from briscola_env.checkpoint import Checkpoint, released_models, replace_file
 from briscola_env.encoding import LAYOUT_VERSION
 from briscola_env.rules import Rules
+
+if TYPE_CHECKING:
+    from briscola_env.policies.network import ActorCritic
 
 METADATA = "briscola_env"
 """The key of the JSON in an ONNX file's metadata."""
@@ -77,36 +82,21 @@ def write_onnx(checkpoint: Checkpoint, path: Path, name: str) -> None:
         from onnx import TensorProto, helper, numpy_helper
     except ImportError:
         raise ImportError("ONNX files need onnx: pip install 'briscola-env[onnx]'") from None
-    from briscola_env.policies.network import from_checkpoint, weights_of
+    from briscola_env.policies.network import from_checkpoint
 
     network = from_checkpoint(checkpoint, name)
-    weights: dict[str, Any] = {
-        **weights_of(network),
-        "illegal": np.array(_ILLEGAL, np.float32),
-        "column": np.array([1]),
-    }
     rows, size, actions = "N", network.sizes["observation_size"], network.sizes["num_actions"]
-    activation = {"relu": "Relu", "tanh": "Tanh"}[network.sizes["activation"]]
-    nodes = [
-        helper.make_node("Cast", ["observation"], ["features"], to=TensorProto.FLOAT),
-        helper.make_node("Cast", ["action_mask"], ["legal"], to=TensorProto.BOOL),
-    ]
-    for part, output in (("actor", "logits"), ("critic", "values")):
-        inputs = "features"
-        layers = [f"{part}_body.{2 * k}" for k in range(len(network.sizes[part]))]
-        for layer in (*layers, f"{part}_head"):
-            last = layer == f"{part}_head"
-            parameters = [f"{layer}.weight", f"{layer}.bias"]
-            linear = output if last else f"{layer}.linear"
-            nodes.append(helper.make_node("Gemm", [inputs, *parameters], [linear], transB=1))
-            if not last:
-                inputs = f"{layer}.active"
-                nodes.append(helper.make_node(activation, [linear], [inputs]))
-    nodes += [
-        helper.make_node("Squeeze", ["values", "column"], ["value"]),
-        helper.make_node("Where", ["legal", "logits", "illegal"], ["possible"]),
-        helper.make_node("ArgMax", ["possible"], ["action"], axis=1, keepdims=0),
-    ]
+    graph = _Graph(network)
+    graph.add("Cast", "features", "observation", to=TensorProto.FLOAT)
+    graph.add("Cast", "legal", "action_mask", to=TensorProto.BOOL)
+    if network.sizes["suits"]:
+        graph.suit_actor()
+    else:
+        graph.linear("logits", graph.layers("actor_body", "actor", "features"), "actor_head")
+    graph.linear("values", graph.layers("critic_body", "critic", "features"), "critic_head")
+    graph.add("Squeeze", "value", "values", graph.constant(1))
+    graph.add("Where", "possible", "legal", "logits", graph.constant(np.float32(_ILLEGAL)))
+    graph.add("ArgMax", "action", "possible", axis=1, keepdims=0)
     shapes: dict[str, tuple[int, list[str | int]]] = {
         "observation": (TensorProto.INT8, [rows, size]),
         "action_mask": (TensorProto.INT8, [rows, actions]),
@@ -118,10 +108,9 @@ def write_onnx(checkpoint: Checkpoint, path: Path, name: str) -> None:
         [helper.make_tensor_value_info(key, *shapes[key], doc_string=docs[key]) for key in docs]
         for docs in (_INPUTS, _OUTPUTS)
     )
-    initializers = [numpy_helper.from_array(array, key) for key, array in weights.items()]
-    graph = helper.make_graph(nodes, "briscola", inputs_, outputs_, initializers)
+    tensors = [numpy_helper.from_array(array, key) for key, array in graph.tensors.items()]
     model = helper.make_model(
-        graph,
+        helper.make_graph(graph.nodes, "briscola", inputs_, outputs_, tensors),
         opset_imports=[helper.make_opsetid("", _OPSET)],
         ir_version=_IR_VERSION,
         producer_name="briscola-env",
@@ -131,6 +120,88 @@ def write_onnx(checkpoint: Checkpoint, path: Path, name: str) -> None:
     helper.set_model_props(model, {METADATA: json.dumps(encoding_facts(checkpoint))})
     onnx.checker.check_model(model, full_check=True)
     replace_file(path, model.SerializeToString())
+
+
+class _Graph:
+    """Nodes and tensors of an ONNX graph that does what a network does."""
+
+    def __init__(self, network: "ActorCritic") -> None:
+        from briscola_env.policies.network import weights_of
+
+        self.sizes = network.sizes
+        self.tensors: dict[str, NDArray[Any]] = dict(weights_of(network))
+        self.nodes: list[Any] = []
+
+    def add(self, operator: str, output: str | Sequence[str], *inputs: str, **options: Any) -> str:
+        """A node; its first output."""
+        from onnx import helper
+
+        outputs = [output] if isinstance(output, str) else list(output)
+        self.nodes.append(helper.make_node(operator, inputs, outputs, **options))
+        return outputs[0]
+
+    def constant(self, *values: Any) -> str:
+        """A tensor that is no weight: a number, or the whole numbers of a list."""
+        name = f"constant.{len(self.tensors)}"
+        self.tensors[name] = np.array(values if isinstance(values[0], int) else values[0])
+        return name
+
+    def linear(self, output: str, inputs: str, layer: str) -> str:
+        return self.add("Gemm", output, inputs, f"{layer}.weight", f"{layer}.bias", transB=1)
+
+    def active(self, inputs: str) -> str:
+        operator = {"relu": "Relu", "tanh": "Tanh"}[self.sizes["activation"]]
+        return self.add(operator, f"{inputs}.active", inputs)
+
+    def shaped(self, inputs: str, *shape: int) -> str:
+        return self.add("Reshape", f"{inputs}.shaped", inputs, self.constant(*shape))
+
+    def layers(self, body: str, part: str, inputs: str) -> str:
+        """A perceptron's hidden layers, whose widths `sizes` has under `part`."""
+        for k in range(len(self.sizes[part])):
+            layer = f"{body}.{2 * k}"
+            inputs = self.active(self.linear(f"{layer}.linear", inputs, layer))
+        return inputs
+
+    def with_trump(self, inputs: str, parameter: str) -> str:
+        """Rows of suits [4N, width] as [N, 4, width], the first one moved by a parameter."""
+        width = self.sizes["suits"]
+        offsets = np.zeros((NUM_SUITS, width), np.float32)
+        offsets[0] = self.tensors.pop(parameter)
+        name = f"{parameter}.offsets"
+        self.tensors[name] = offsets
+        return self.add(
+            "Add", f"{parameter}.added", self.shaped(inputs, -1, NUM_SUITS, width), name
+        )
+
+    def suit_actor(self) -> None:
+        """`SuitBody` and its head, step by step as in its `forward`."""
+        planes, width, body = self.sizes["card_planes"], self.sizes["suits"], "actor_body"
+        cards, size = planes * NUM_CARDS, self.sizes["observation_size"]
+        parts = self.constant(cards, size - cards)
+        self.add("Split", ["cards", "others"], "features", parts, axis=1)
+        by_plane = self.shaped("cards", -1, planes, NUM_SUITS, CARDS_PER_SUIT)
+        by_suit = self.add("Transpose", "suits", by_plane, perm=[0, 2, 1, 3])
+        rows = self.shaped(by_suit, -1, planes * CARDS_PER_SUIT)
+        read = self.linear("read", rows, f"{body}.read")
+        read = self.active(self.with_trump(read, f"{body}.read_trump"))
+        kept = self.linear("keep", self.shaped(read, -1, width), f"{body}.keep")
+        kept = self.active(kept)
+        each = self.shaped(kept, -1, NUM_SUITS, width)
+        parts = self.constant(1, NUM_SUITS - 1)
+        self.add("Split", ["trump", "plain"], each, parts, axis=1)
+        plain = self.add("ReduceSum", "plain.sum", "plain", self.constant(1), keepdims=0)
+        table = ("Concat", "table", self.shaped("trump", -1, width), plain, "others")
+        trunk = self.layers(f"{body}.trunk", "actor", self.add(*table, axis=1))
+        played = self.shaped(self.linear("play", trunk, f"{body}.play"), -1, 1, width)
+        suits = self.linear("play_suit", kept, f"{body}.play_suit")
+        suits = self.add("Add", "rows", self.with_trump(suits, f"{body}.play_trump"), played)
+        others = self.add("Add", "rows.others", f"{body}.play_others", played)
+        rows = self.active(self.add("Concat", "rows.all", suits, others, axis=1))
+        logits = self.linear("head", self.shaped(rows, -1, width), "actor_head")
+        number = CARDS_PER_SUIT * -(-self.sizes["num_actions"] // CARDS_PER_SUIT)
+        first, last = self.constant(0), self.constant(self.sizes["num_actions"])
+        self.add("Slice", "logits", self.shaped(logits, -1, number), first, last, self.constant(1))
 
 
 def describe(checkpoint: Checkpoint, file: Path) -> str:
@@ -149,6 +220,8 @@ def describe(checkpoint: Checkpoint, file: Path) -> str:
         f"{part} {' x '.join(map(str, [sizes['observation_size'], *sizes[part], outputs]))}"
         for part, outputs in (("actor", sizes["num_actions"]), ("critic", 1))
     ]
+    if sizes["suits"]:
+        hidden[0] += f" with all suits read alike in {sizes['suits']}"
     plays = "its most probable action"
     if checkpoint.exact_endgame:
         plays += "; once the stock is empty, exactly"

@@ -125,6 +125,7 @@ def make_exploiter(target: Target, seed: int) -> Learner:
         *(f"frame={frozen.frame}", f"show_points={frozen.show_points}"),
         f"reward_points={frozen.reward_points}",
         *(f"network.{part}={list(frozen.network[part])}" for part in ("actor", "critic")),
+        f"network.suits={frozen.network.get('suits', 0)}",
         *("learning_rate=1.0e-3", "entropy_coef=0.01"),  # it can play already
     ]
     learner = make_learner(load_config(None, changes))

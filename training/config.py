@@ -31,6 +31,7 @@ class Section(BaseModel):
 class NetworkConfig(Section):
     """Widths of the hidden layers."""
 
+    suits: int = Field(ge=0, description="width of what is kept of a suit; 0: a plain perceptron")
     actor: list[int] = Field(min_length=1)
     critic: list[int] = Field(min_length=1)
 
@@ -97,6 +98,11 @@ class TrainingConfig(Section):
     def _parts_fit(self) -> "TrainingConfig":
         if min(self.network.actor + self.network.critic) < 1:
             raise ValueError("network: widths of layers are at least 1")
+        if self.network.suits and self.frame == "table":
+            raise ValueError(
+                f"network.suits={self.network.suits} needs trump in its place: "
+                "frame=trump_first or frame=canonical, not frame=table"
+            )
         shares = [self.league.past, *self.league.fixed.values()]
         if min(shares) < 0 or sum(shares) > 1:
             raise ValueError(f"league: shares {shares} are to be positive and at most 1 together")

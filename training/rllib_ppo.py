@@ -110,6 +110,7 @@ def make_config(config: TrainingConfig, env_runners: int) -> PPOConfig:
         action_space=spaces[1],
         model_config={
             **config.network.model_dump(),
+            "card_planes": encoder.card_planes,
             "seed": config.seed,
             "precision": precision.removeprefix("torch."),
         },
@@ -183,7 +184,11 @@ def to_checkpoint(algorithm: Algorithm, config: TrainingConfig) -> Checkpoint:
     """The learner as what our commands read."""
     weights = algorithm.learner_group.get_weights([LEARNER])[LEARNER]
     encoder = Encoder(config.table, config.frame, config.show_points)
-    sizes = {"observation_size": encoder.size, "num_actions": config.table.num_actions}
+    sizes = {
+        "observation_size": encoder.size,
+        "num_actions": config.table.num_actions,
+        "card_planes": encoder.card_planes,
+    }
     facts = {
         "algorithm": f"RLlib {ray.__version__} PPO",
         "seed": config.seed,

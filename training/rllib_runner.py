@@ -52,7 +52,7 @@ class MaskedActorCritic(TorchRLModule, ValueFunctionAPI):
     """Our network as an RLModule; an illegal action has probability 0.
 
     Observations are those of the environments: `observation`, int8 [N, size], and `action_mask`,
-    int8 [N, num_actions]. model_config: `actor`, `critic` and `seed` of an `ActorCritic`, and
+    int8 [N, num_actions]. model_config: what an `ActorCritic` takes beside the two sizes, and
     `precision`, the name of the torch dtype in which its bodies run.
     """
 
@@ -61,7 +61,7 @@ class MaskedActorCritic(TorchRLModule, ValueFunctionAPI):
         self.network = ActorCritic(
             self.observation_space["observation"].shape[0],
             int(self.action_space.n),
-            *(self.model_config[key] for key in ("actor", "critic", "seed")),
+            **{key: value for key, value in self.model_config.items() if key != "precision"},
         )
 
     def _autocast(self, observations: torch.Tensor) -> torch.autocast:

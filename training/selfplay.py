@@ -63,7 +63,7 @@ from training.ranks import Ranks, join_ranks, leave_ranks
 from training.rollout import Opponents, Rollout, advantages, collect
 
 RESUME, CONFIG = "resume.safetensors", "config.yaml"
-PROGRESS = ("iteration", "decisions", "seconds", "best_margin")
+PROGRESS = ("iteration", "deals", "decisions", "seconds", "best_margin")
 _WEIGHTS_SEED, _DEALS_SEED, _MINIBATCH_SEED, _EVALUATION_SEED, _LEAGUE_SEED = range(5)
 
 
@@ -80,6 +80,7 @@ class Learner:
     device: torch.device
     precision: torch.dtype
     iteration: int = 0
+    deals: int = 0
     decisions: int = 0
     seconds: float = 0.0
     best_margin: float = -float("inf")
@@ -108,7 +109,7 @@ def make_learner(config: TrainingConfig, ranks: Ranks = Ranks()) -> Learner:  # 
     device = torch.device("cuda" if cuda and config.device != "cpu" else "cpu")
     encoder = Encoder(config.table, config.frame, config.show_points)
     weights_seed = int(_child(np.uint64(config.seed), _WEIGHTS_SEED)) >> 1
-    sizes = config.network.model_dump()
+    sizes = {**config.network.model_dump(), "card_planes": encoder.card_planes}
 
     def make_network() -> ActorCritic:
         actions = config.table.num_actions
@@ -332,7 +333,7 @@ def to_checkpoint(learner: Learner) -> Checkpoint:
         "algorithm": "self-play PPO",
         "seed": config.seed,
         "iterations": learner.iteration,
-        "deals": learner.iteration * config.deals,
+        "deals": learner.deals,
         "decisions": learner.decisions,
         "seconds": round(learner.seconds, 1),
         "measured": learner.measured,
@@ -389,7 +390,7 @@ def restore(run_dir: Path, changes: Sequence[str], ranks: Ranks = Ranks()) -> Le
             learner.optimizer.state[value] = {key: group[name] for key, group in tensors.items()}
         for name in PROGRESS:
             setattr(learner, name, header[name])
-        learner.measured = header.get("measured", {})  # not in older files
+        learner.measured = header["measured"]
     except (KeyError, RuntimeError) as error:
         reason = " ".join(str(error).split())
         raise CheckpointError(f"{run_dir / RESUME}: not of this run's network ({reason})") from None
@@ -413,6 +414,7 @@ def iterate(learner: Learner) -> dict[str, float]:
     seconds = time.perf_counter() - start
     inference = collected.inference_seconds + valued - played
     decisions = sum(batch.counts)
+    learner.deals += config.deals
     learner.decisions += decisions
     learner.seconds += seconds
     own = {

@@ -1,4 +1,8 @@
-"""A network as a policy: an actor and a separate, smaller critic over the encoded info state."""
+"""A network as a policy: an actor and a separate, smaller critic over the encoded info state.
+
+The actor is a perceptron over all features, or one that treats all suits alike (`SuitBody`), which
+learns the same from far fewer deals (docs/results.md).
+"""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -7,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from briscola_env.cards import CARDS_PER_SUIT, NUM_CARDS, NUM_SUITS
 from briscola_env.checkpoint import Checkpoint
 from briscola_env.information import info_state
 from briscola_env.jit import kernel
@@ -81,12 +86,69 @@ def _linear(inputs: int, outputs: int, gain: float, generator: torch.Generator) 
     return layer
 
 
+class SuitBody(nn.Module):
+    """A trunk over all four suits, each of which was read, and is played from, by the same weights.
+
+    Names of suits mean nothing: what is learned of one suit holds for the others, and plain suits
+    that change places change the places of their rows and nothing else. Only the trump suit has
+    offsets of its own; it must stand first (frames `trump_first` and `canonical`).
+
+    planes: card planes that an observation starts with; others: features after them. rows: of the
+    output; the first four are the suits', the others stand for actions that are not cards. width:
+    of what is kept of a suit, and of a row. trunk: widths of the layers between.
+    """
+
+    def __init__(
+        self,
+        planes: int,
+        others: int,
+        rows: int,
+        width: int,
+        trunk: Sequence[int],
+        activation: str,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self.planes, self.rows = planes, rows
+        self.active = ACTIVATIONS[activation]()
+        self.read = _linear(planes * CARDS_PER_SUIT, width, 2**0.5, generator)
+        self.read_trump = nn.Parameter(torch.zeros(width))
+        self.keep = _linear(width, width, 2**0.5, generator)
+        self.trunk = _body([2 * width + others, *trunk], activation, generator)
+        self.play = _linear(trunk[-1], width, 1.0, generator)
+        self.play_suit = _linear(width, width, 1.0, generator)
+        self.play_trump = nn.Parameter(torch.zeros(width))
+        self.play_others = nn.Parameter(torch.zeros(rows - NUM_SUITS, width))
+        nn.init.normal_(self.play_others, generator=generator)
+
+    def forward(self, observations: Tensor) -> Tensor:
+        """[N, rows, width] from floats [N, planes * 40 + others]."""
+        cards, others = observations.split(
+            [self.planes * NUM_CARDS, observations.shape[1] - self.planes * NUM_CARDS], dim=1
+        )
+        planes = cards.reshape(-1, self.planes, NUM_SUITS, CARDS_PER_SUIT)
+        suits = self.read(planes.transpose(1, 2).flatten(2))
+        suits[:, 0] += self.read_trump
+        suits = self.active(self.keep(self.active(suits)))
+        table = torch.cat([suits[:, 0], suits[:, 1:].sum(dim=1), others], dim=1)
+        played = self.play(self.trunk(table))[:, None]
+        rows = self.play_suit(suits)
+        rows[:, 0] += self.play_trump
+        rows = rows + played
+        if self.rows > NUM_SUITS:
+            rows = torch.cat([rows, (self.play_others + played).to(rows)], dim=1)
+        result: Tensor = self.active(rows)
+        return result
+
+
 class ActorCritic(nn.Module):
-    """Two multilayer perceptrons that share nothing.
+    """An actor and a critic that share nothing.
 
     observation_size, num_actions: of the encoder and the rules. actor, critic: widths of the hidden
-    layers. activation: after each of them, `relu` or `tanh`; ValueError for another. Bodies run in
-    the precision of the surrounding autocast, heads in float32.
+    layers. activation: after each of them, `relu` or `tanh`; ValueError for another. suits: 0 for
+    an actor that is a plain perceptron, as the critic is, or the width of a `SuitBody`, of which
+    `actor` is the trunk; card_planes: of the encoder, for that. Bodies run in the precision of the
+    surrounding autocast, heads in float32.
     """
 
     def __init__(
@@ -97,6 +159,8 @@ class ActorCritic(nn.Module):
         critic: Sequence[int],
         seed: int = 0,
         activation: str = "relu",
+        suits: int = 0,
+        card_planes: int = 0,
     ) -> None:
         super().__init__()
         if activation not in ACTIVATIONS:
@@ -109,15 +173,29 @@ class ActorCritic(nn.Module):
             "actor": list(actor),
             "critic": list(critic),
             "activation": activation,
+            "suits": suits,
+            "card_planes": card_planes,
         }
-        self.actor_body = _body([observation_size, *actor], activation, generator)
-        self.actor_head = _linear(actor[-1], num_actions, 0.01, generator)
+        self.actor_body: nn.Module
+        if suits:
+            others, rows = (
+                observation_size - card_planes * NUM_CARDS,
+                -(-num_actions // CARDS_PER_SUIT),
+            )
+            self.actor_body = SuitBody(
+                card_planes, others, rows, suits, actor, activation, generator
+            )
+            self.actor_head = _linear(suits, CARDS_PER_SUIT, 0.01, generator)
+        else:
+            self.actor_body = _body([observation_size, *actor], activation, generator)
+            self.actor_head = _linear(actor[-1], num_actions, 0.01, generator)
         self.critic_body = _body([observation_size, *critic], activation, generator)
         self.critic_head = _linear(critic[-1], 1, 1.0, generator)
 
     def logits(self, observations: Tensor) -> Tensor:
         """Float32 [N, A] from observations [N, observation_size], see `inputs`."""
-        return self._head(self.actor_head, self.actor_body(self.inputs(observations)))
+        outputs = self._head(self.actor_head, self.actor_body(self.inputs(observations)))
+        return outputs.flatten(1)[:, : self.sizes["num_actions"]]
 
     def values(self, observations: Tensor) -> Tensor:
         """Expected sum of the rewards still to come, float32 [N]."""
@@ -142,6 +220,11 @@ def from_checkpoint(checkpoint: Checkpoint, name: str) -> ActorCritic:
         expected = (checkpoint.encoder.size, checkpoint.rules.num_actions)
         if (network.sizes["observation_size"], network.sizes["num_actions"]) != expected:
             raise ValueError(f"sizes are not those of the rules, {expected}")
+        if (
+            network.sizes["suits"]
+            and network.sizes["card_planes"] != checkpoint.encoder.card_planes
+        ):
+            raise ValueError(f"card_planes is not {checkpoint.encoder.card_planes}")
         network.load_state_dict(
             {key: torch.from_numpy(array) for key, array in checkpoint.weights.items()}
         )

@@ -17,10 +17,13 @@ from briscola_env.rules import Rules
 from tests.positions import legal_rows, random_positions, views
 from tests.readme import README, python_blocks
 
+SIGNALS = {"players": 4, "signals": "conventional", "exchange_two": True}
 
-def make_checkpoint(rules, frame="trump_first", activation="relu", exact_endgame=False):
-    blank = Checkpoint(rules, frame, "all", exact_endgame, 40.0, {}, {"seed": 7}, {})
-    network = ActorCritic(blank.encoder.size, rules.num_actions, [48, 32], [24], 7, activation)
+
+def make_checkpoint(rules, frame="trump_first", activation="relu", exact_endgame=False, suits=0):
+    encoder = Checkpoint(rules, frame, "all", exact_endgame, 40.0, {}, {"seed": 7}, {}).encoder
+    sizes = (encoder.size, rules.num_actions, [48, 32], [24])
+    network = ActorCritic(*sizes, 7, activation, suits, encoder.card_planes)
     # The head starts near zero: spread it, so that choices differ.
     network.actor_head.weight.data.mul_(300)
     return Checkpoint(
@@ -48,20 +51,20 @@ def facts_of(session):
 
 
 @pytest.mark.parametrize(
-    ("table", "frame", "activation", "n"),
+    ("table", "frame", "activation", "suits", "n"),
     [
-        ({}, "trump_first", "relu", 10_000),
-        ({}, "table", "tanh", 2_000),
-        ({"players": 3}, "canonical", "relu", 2_000),
-        (
-            {"players": 4, "signals": "conventional", "exchange_two": True},
-            *("trump_first", "tanh", 2_000),
-        ),
+        ({}, "trump_first", "relu", 0, 10_000),
+        ({}, "canonical", "relu", 16, 10_000),
+        ({}, "table", "tanh", 0, 2_000),
+        ({"players": 3}, "canonical", "relu", 0, 2_000),
+        (SIGNALS, "trump_first", "tanh", 0, 2_000),
+        (SIGNALS, "trump_first", "tanh", 8, 2_000),
     ],
 )
-def test_the_moves_of_onnxruntime_are_ours(capsys, tmp_path, table, frame, activation, n):
+def test_the_moves_of_onnxruntime_are_ours(capsys, tmp_path, table, frame, activation, suits, n):
     rules = Rules(**table)
-    session = exported(capsys, tmp_path, make_checkpoint(rules, frame, activation))
+    checkpoint = make_checkpoint(rules, frame, activation, suits=suits)
+    session = exported(capsys, tmp_path, checkpoint)
     policy = make_policy(str(tmp_path), rules)
     plays = np.random.default_rng(0).integers(0, len(rules.deck), n)
     states = random_positions(rules, n, plays, seed=1, signals=True)

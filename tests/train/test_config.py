@@ -35,6 +35,7 @@ def test_a_preset_lies_over_the_default_and_changes_lie_over_both(tmp_path):
         (["rules.match_wins=2"], "single deals"),
         (["rules.colour=red"], "unknown rule 'colour'"),
         (["network.actor=[0]"], "at least 1"),
+        (["frame=table", "network.suits=8"], "frame=canonical, not frame=table"),
         (["exact_endgame=true", "rules.players=4"], "exact_endgame needs players=2"),
         (["seed"], "key=value"),
     ],
