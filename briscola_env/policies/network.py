@@ -109,7 +109,7 @@ class SuitBody(nn.Module):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.planes, self.rows = planes, rows
+        self.planes = planes
         self.active = ACTIVATIONS[activation]()
         self.read = _linear(planes * CARDS_PER_SUIT, width, 2**0.5, generator)
         self.read_trump = nn.Parameter(torch.zeros(width))
@@ -118,8 +118,10 @@ class SuitBody(nn.Module):
         self.play = _linear(trunk[-1], width, 1.0, generator)
         self.play_suit = _linear(width, width, 1.0, generator)
         self.play_trump = nn.Parameter(torch.zeros(width))
-        self.play_others = nn.Parameter(torch.zeros(rows - NUM_SUITS, width))
-        nn.init.normal_(self.play_others, generator=generator)
+        self.play_others: nn.Parameter | None = None
+        if rows > NUM_SUITS:
+            self.play_others = nn.Parameter(torch.zeros(rows - NUM_SUITS, width))
+            nn.init.normal_(self.play_others, generator=generator)
 
     def forward(self, observations: Tensor) -> Tensor:
         """[N, rows, width] from floats [N, planes * 40 + others]."""
@@ -135,7 +137,7 @@ class SuitBody(nn.Module):
         rows = self.play_suit(suits)
         rows[:, 0] += self.play_trump
         rows = rows + played
-        if self.rows > NUM_SUITS:
+        if self.play_others is not None:
             rows = torch.cat([rows, (self.play_others + played).to(rows)], dim=1)
         result: Tensor = self.active(rows)
         return result

@@ -34,7 +34,7 @@ def count(episodes):
 
 def main():
     torch.set_num_threads(1)
-    config = load_config(None, [*DEFAULTS, "deals=2048"])
+    config = load_config(None, [*DEFAULTS, "network.suits=0", "deals=2048"])
     plain = MultiAgentEnvRunner(config=plain_config(config, 0, 500), worker_index=1)
     report("plain: a runner plays", count, plain.sample)
     settings = make_config(config, 2)

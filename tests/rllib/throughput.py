@@ -62,7 +62,13 @@ def main():
     parser.add_argument("--seconds", type=float, default=6, help="for each measurement")
     options = parser.parse_args()
     config = load_config(
-        None, [*DEFAULTS, f"rules.players={options.players}", f"deals={options.deals}"]
+        None,
+        [
+            *DEFAULTS,
+            "network.suits=0",
+            f"rules.players={options.players}",
+            f"deals={options.deals}",
+        ],
     )
     ray.init(num_cpus=4, log_to_driver=False, logging_level=logging.ERROR)
     forms = {
