@@ -176,7 +176,7 @@ class ActorCritic(nn.Module):
             "critic": list(critic),
             "activation": activation,
             "suits": suits,
-            "card_planes": card_planes,
+            "card_planes": card_planes if suits else 0,
         }
         self.actor_body: nn.Module
         if suits:
