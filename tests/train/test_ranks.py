@@ -13,8 +13,8 @@ from briscola_env.checkpoint import LAST, Checkpoint
 from tests.train.test_selfplay import ROOT, metrics, wait_for, without_clocks
 from training.ranks import Ranks
 
-# A perceptron of few units: among the millions of activations of a SuitBody there is one in most runs
-# that is 0 but for rounding, which turns a ReLU on here and off there.
+# A perceptron of few units: among the millions of activations of a SuitBody there is one in most
+# runs that is 0 but for rounding, which turns a ReLU on here and off there.
 SMALL = [
     *(
         "network.suits=0",
