@@ -180,12 +180,10 @@ class ActorCritic(nn.Module):
         }
         self.actor_body: nn.Module
         if suits:
-            others, rows = (
-                observation_size - card_planes * NUM_CARDS,
-                -(-num_actions // CARDS_PER_SUIT),
-            )
+            others = observation_size - card_planes * NUM_CARDS
+            rows = -(-num_actions // CARDS_PER_SUIT)
             self.actor_body = SuitBody(
-                card_planes, others, rows, suits, actor, activation, generator
+                *(card_planes, others, rows, suits, actor, activation, generator)
             )
             self.actor_head = _linear(suits, CARDS_PER_SUIT, 0.01, generator)
         else:
@@ -222,11 +220,9 @@ def from_checkpoint(checkpoint: Checkpoint, name: str) -> ActorCritic:
         expected = (checkpoint.encoder.size, checkpoint.rules.num_actions)
         if (network.sizes["observation_size"], network.sizes["num_actions"]) != expected:
             raise ValueError(f"sizes are not those of the rules, {expected}")
-        if (
-            network.sizes["suits"]
-            and network.sizes["card_planes"] != checkpoint.encoder.card_planes
-        ):
-            raise ValueError(f"card_planes is not {checkpoint.encoder.card_planes}")
+        planes = checkpoint.encoder.card_planes
+        if network.sizes["suits"] and network.sizes["card_planes"] != planes:
+            raise ValueError(f"card_planes is not {planes}")
         network.load_state_dict(
             {key: torch.from_numpy(array) for key, array in checkpoint.weights.items()}
         )
