@@ -109,9 +109,11 @@ def make_config(config: TrainingConfig, env_runners: int) -> PPOConfig:
         observation_space=spaces[0],
         action_space=spaces[1],
         model_config={
-            **config.network.model_dump(),
-            "card_planes": encoder.card_planes,
-            "seed": config.seed,
+            "network": {
+                **config.network.model_dump(),
+                "card_planes": encoder.card_planes,
+                "seed": config.seed,
+            },
             "precision": precision.removeprefix("torch."),
         },
     )

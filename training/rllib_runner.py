@@ -52,8 +52,8 @@ class MaskedActorCritic(TorchRLModule, ValueFunctionAPI):
     """Our network as an RLModule; an illegal action has probability 0.
 
     Observations are those of the environments: `observation`, int8 [N, size], and `action_mask`,
-    int8 [N, num_actions]. model_config: what an `ActorCritic` takes beside the two sizes, and
-    `precision`, the name of the torch dtype in which its bodies run.
+    int8 [N, num_actions]. model_config: `network`, what an `ActorCritic` takes beside these two
+    sizes, and `precision`, the name of the torch dtype in which its bodies run.
     """
 
     def setup(self) -> None:
@@ -61,7 +61,7 @@ class MaskedActorCritic(TorchRLModule, ValueFunctionAPI):
         self.network = ActorCritic(
             self.observation_space["observation"].shape[0],
             int(self.action_space.n),
-            **{key: value for key, value in self.model_config.items() if key != "precision"},
+            **self.model_config["network"],
         )
 
     def _autocast(self, observations: torch.Tensor) -> torch.autocast:
