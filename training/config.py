@@ -11,7 +11,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from briscola_env.encoding import FRAMES, SHOW_POINTS
+from briscola_env.encoding import FRAMES, SHOW_POINTS, Encoder
 from briscola_env.policies.endgame import MOST_CARDS
 from briscola_env.rules import InvalidRulesError, Rules
 
@@ -117,6 +117,22 @@ class TrainingConfig(Section):
     def table(self) -> Rules:
         """The rules as an object."""
         return Rules.from_dict(self.rules)
+
+    @property
+    def encoder(self) -> Encoder:
+        """What the network sees of this table."""
+        return Encoder(self.table, self.frame, self.show_points)
+
+    @property
+    def network_sizes(self) -> dict[str, Any]:
+        """What an `ActorCritic` takes but for its seed."""
+        encoder = self.encoder
+        return {
+            "observation_size": encoder.size,
+            "num_actions": self.table.num_actions,
+            "card_planes": encoder.card_planes,
+            **self.network.model_dump(),
+        }
 
 
 def load_config(preset: Path | None = None, changes: Sequence[str] = ()) -> TrainingConfig:

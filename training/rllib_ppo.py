@@ -34,13 +34,13 @@ from ray.rllib.utils.metrics import (
 )
 
 from briscola_env.checkpoint import LAST, Checkpoint, replace_file
-from briscola_env.encoding import Encoder
 from briscola_env.envs.table import observation_space
 from briscola_env.rng import SEAT_STREAM, child_seed, number_below
 from training.config import ConfigError, TrainingConfig
+from training.learner import precision_of
 from training.log import Log
 from training.rllib_runner import LEARNER, MARGIN, DealRunner, DealsToBatch, MaskedActorCritic
-from training.selfplay import CONFIG, checked_config, new_run, precision_of
+from training.selfplay import CONFIG, checked_config, new_run
 
 # Before what the command line sets: `league` of configs/default.yaml has no snapshots play.
 DEFAULTS = ("league.past=0.25", "league.every=10", "league.pool=3")
@@ -100,23 +100,8 @@ def make_config(config: TrainingConfig, env_runners: int) -> PPOConfig:
         raise ConfigError(f"league.fixed={league.fixed}: training.rllib_ppo has snapshots only")
     if env_runners < 0:
         raise ConfigError(f"--env-runners {env_runners}: 0 or more")
-    rules, encoder = config.table, Encoder(config.table, config.frame, config.show_points)
-    cuda = config.device != "cpu" and torch.cuda.is_available()
-    precision = str(precision_of(config, torch.device("cuda" if cuda else "cpu")))
-    spaces = (observation_space(encoder, "planes"), Discrete(rules.num_actions))
-    spec = RLModuleSpec(
-        module_class=MaskedActorCritic,
-        observation_space=spaces[0],
-        action_space=spaces[1],
-        model_config={
-            "network": {
-                **config.network.model_dump(),
-                "card_planes": encoder.card_planes,
-                "seed": config.seed,
-            },
-            "precision": precision.removeprefix("torch."),
-        },
-    )
+    rules, cuda = config.table, config.device != "cpu" and torch.cuda.is_available()
+    spec = _module_spec(config, torch.device("cuda" if cuda else "cpu"))
     modules = (LEARNER, *map(snapshot, range(league.pool)))
     deals = -(-config.deals // max(env_runners, 1))
     plays = rules.players * rules.num_tricks  # a deal has at least these
@@ -124,8 +109,8 @@ def make_config(config: TrainingConfig, env_runners: int) -> PPOConfig:
     return (
         PPOConfig()
         .environment(
-            observation_space=spaces[0],
-            action_space=spaces[1],
+            observation_space=spec.observation_space,
+            action_space=spec.action_space,
             env_config={
                 "games": {
                     **rules.to_dict(),
@@ -175,6 +160,20 @@ def make_config(config: TrainingConfig, env_runners: int) -> PPOConfig:
     )
 
 
+def _module_spec(config: TrainingConfig, device: torch.device) -> RLModuleSpec:
+    """The network, for every module alike."""
+    precision = str(precision_of(config, device)).removeprefix("torch.")
+    return RLModuleSpec(
+        module_class=MaskedActorCritic,
+        observation_space=observation_space(config.encoder, "planes"),
+        action_space=Discrete(config.table.num_actions),
+        model_config={
+            "network": {**config.network_sizes, "seed": config.seed},
+            "precision": precision,
+        },
+    )
+
+
 def _connector(gae_lambda: float, *_spaces: Any) -> DealsToBatch:
     return DealsToBatch(gae_lambda)
 
@@ -185,12 +184,6 @@ def _connector(gae_lambda: float, *_spaces: Any) -> DealsToBatch:
 def to_checkpoint(algorithm: Algorithm, config: TrainingConfig) -> Checkpoint:
     """The learner as what our commands read."""
     weights = algorithm.learner_group.get_weights([LEARNER])[LEARNER]
-    encoder = Encoder(config.table, config.frame, config.show_points)
-    sizes = {
-        "observation_size": encoder.size,
-        "num_actions": config.table.num_actions,
-        "card_planes": encoder.card_planes,
-    }
     facts = {
         "algorithm": f"RLlib {ray.__version__} PPO",
         "seed": config.seed,
@@ -198,7 +191,7 @@ def to_checkpoint(algorithm: Algorithm, config: TrainingConfig) -> Checkpoint:
     }
     return Checkpoint(
         *(config.table, config.frame, config.show_points, False, config.reward_points),
-        *(sizes | config.network.model_dump(), facts),
+        *(config.network_sizes, facts),
         {name.removeprefix("network."): array for name, array in weights.items()},
     )
 

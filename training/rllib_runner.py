@@ -52,17 +52,13 @@ class MaskedActorCritic(TorchRLModule, ValueFunctionAPI):
     """Our network as an RLModule; an illegal action has probability 0.
 
     Observations are those of the environments: `observation`, int8 [N, size], and `action_mask`,
-    int8 [N, num_actions]. model_config: `network`, what an `ActorCritic` takes beside these two
-    sizes, and `precision`, the name of the torch dtype in which its bodies run.
+    int8 [N, num_actions]. model_config: `network`, what an `ActorCritic` takes, and `precision`,
+    the name of the torch dtype in which its bodies run.
     """
 
     def setup(self) -> None:
         """Build the network."""
-        self.network = ActorCritic(
-            self.observation_space["observation"].shape[0],
-            int(self.action_space.n),
-            **self.model_config["network"],
-        )
+        self.network = ActorCritic(**self.model_config["network"])
 
     def _autocast(self, observations: torch.Tensor) -> torch.autocast:
         precision = getattr(torch, self.model_config["precision"])

@@ -17,9 +17,8 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -44,10 +43,8 @@ from briscola_env.checkpoint import (
     replace_file,
     write_tensors,
 )
-from briscola_env.encoding import Encoder
 from briscola_env.policies import make_policy
 from briscola_env.policies.network import (
-    ActorCritic,
     entropy,
     masked_log_probs,
     policy_of,
@@ -57,82 +54,20 @@ from briscola_env.policies.network import (
 from briscola_env.rng import child_seed, child_seeds
 from briscola_env.rules import CheckpointError
 from training.config import ConfigError, TrainingConfig, load_config
-from training.league import League
+from training.learner import (
+    DEALS_SEED,
+    EVALUATION_SEED,
+    LEAGUE_SEED,
+    MINIBATCH_SEED,
+    Learner,
+    make_learner,
+)
 from training.log import Log
 from training.ranks import Ranks, join_ranks, leave_ranks
 from training.rollout import Opponents, Rollout, advantages, collect
 
 RESUME, CONFIG = "resume.safetensors", "config.yaml"
 PROGRESS = ("iteration", "deals", "decisions", "seconds", "best_margin")
-_WEIGHTS_SEED, _DEALS_SEED, _MINIBATCH_SEED, _EVALUATION_SEED, _LEAGUE_SEED = range(5)
-
-
-@dataclass
-class Learner:
-    """What an iteration changes: the network, its optimizer, its league, and how far the run is."""
-
-    config: TrainingConfig
-    ranks: Ranks
-    encoder: Encoder
-    network: ActorCritic
-    optimizer: torch.optim.Adam
-    league: League
-    device: torch.device
-    precision: torch.dtype
-    iteration: int = 0
-    deals: int = 0
-    decisions: int = 0
-    seconds: float = 0.0
-    best_margin: float = -float("inf")
-    measured: dict[str, Any] = field(default_factory=dict)
-
-    def autocast(self) -> torch.autocast:
-        """The reduced precision of the networks' bodies."""
-        reduced = self.precision != torch.float32
-        return torch.autocast(self.device.type, self.precision, enabled=reduced)
-
-    def seed(self, purpose: int) -> np.uint64:
-        """The seed for a purpose in this iteration."""
-        return _child(_child(np.uint64(self.config.seed), purpose), self.iteration)
-
-
-def _child(seed: np.uint64, index: int) -> np.uint64:
-    return np.uint64(child_seed(seed, index))
-
-
-def make_learner(config: TrainingConfig, ranks: Ranks = Ranks()) -> Learner:  # noqa: B008 - frozen
-    """A fresh network, optimizer and league for a run."""
-    torch.set_num_threads(config.threads)
-    cuda = torch.cuda.is_available()
-    if config.device == "cuda" and not cuda:
-        raise ConfigError("device='cuda': no GPU is available here; use auto or cpu")
-    device = torch.device("cuda" if cuda and config.device != "cpu" else "cpu")
-    encoder = Encoder(config.table, config.frame, config.show_points)
-    weights_seed = int(_child(np.uint64(config.seed), _WEIGHTS_SEED)) >> 1
-    sizes = {**config.network.model_dump(), "card_planes": encoder.card_planes}
-
-    def make_network() -> ActorCritic:
-        actions = config.table.num_actions
-        return ActorCritic(encoder.size, actions, **sizes, seed=weights_seed).to(device)
-
-    network = make_network()
-    optimizer = torch.optim.Adam(
-        network.parameters(), lr=config.learning_rate, eps=1e-5, fused=True
-    )
-    league = League(config.league, encoder, make_network)
-    precision = precision_of(config, device)
-    return Learner(config, ranks, encoder, network, optimizer, league, device, precision)
-
-
-def precision_of(config: TrainingConfig, device: torch.device) -> torch.dtype:
-    """`auto` is bfloat16 where the hardware multiplies it; elsewhere it would be emulated."""
-    if config.precision != "auto":
-        return torch.bfloat16 if config.precision == "bfloat16" else torch.float32
-    if device.type == "cuda":
-        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
-    features = torch.cpu.get_capabilities()
-    native = features.get("avx512_bf16") or features.get("amx_bf16") or features.get("sve_bf16")
-    return torch.bfloat16 if native else torch.float32
 
 
 # ----------------------------------------------------------------------------------------- collect
@@ -151,9 +86,9 @@ def collect_deals(learner: Learner) -> Collected:
     """This rank's deals of the iteration; a seat plays a sample of its policy."""
     config, league = learner.config, learner.league
     deals = np.empty(config.deals, np.uint64)
-    child_seeds(learner.seed(_DEALS_SEED), 0, deals)
+    child_seeds(learner.seed(DEALS_SEED), 0, deals)
     deals = learner.ranks.part(deals)
-    opponents = league.opponents(config.deals, int(learner.seed(_LEAGUE_SEED)))
+    opponents = league.opponents(config.deals, int(learner.seed(LEAGUE_SEED)))
     opponents = opponents.part(learner.ranks.part)
     seconds = 0.0
 
@@ -238,7 +173,7 @@ def update(learner: Learner, batch: Batch) -> dict[str, float]:
     bonus = config.entropy_coef + progress * (config.final_entropy_coef - config.entropy_coef)
     for group in learner.optimizer.param_groups:
         group["lr"] = rate
-    generator = torch.Generator().manual_seed(int(learner.seed(_MINIBATCH_SEED)) >> 1)
+    generator = torch.Generator().manual_seed(int(learner.seed(MINIBATCH_SEED)) >> 1)
     steps: list[torch.Tensor] = []
     # Minibatches are drawn from the decisions of all ranks, which stand in order of rank, so that
     # they do not depend on the number of ranks; each rank adds its own decisions' gradients.
@@ -306,7 +241,7 @@ def evaluate(learner: Learner) -> dict[str, float]:
     """
     settings, rules = learner.config.evaluation, learner.config.table
     policy = policy_of(to_checkpoint(learner), rules, "learner")
-    seed = int(_child(np.uint64(learner.config.seed), _EVALUATION_SEED))
+    seed = int(child_seed(np.uint64(learner.config.seed), EVALUATION_SEED))
     metrics = {}
     learner.measured = {"iteration": learner.iteration, "decks": settings.decks}
     for name in settings.against:
