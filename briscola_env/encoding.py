@@ -361,9 +361,8 @@ class Encoder:
     @property
     def card_planes(self) -> int:
         """How many planes of 40 cards an observation starts with."""
-        return (
-            next(feature.start for feature in self.features if feature.name == "trump") // NUM_CARDS
-        )
+        trump = next(feature for feature in self.features if feature.name == "trump")
+        return trump.start // NUM_CARDS
 
     @property
     def digest(self) -> str:

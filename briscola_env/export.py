@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from briscola_env import __version__
 from briscola_env.cards import CARDS_PER_SUIT, NUM_CARDS, NUM_SUITS
@@ -94,7 +94,7 @@ def write_onnx(checkpoint: Checkpoint, path: Path, name: str) -> None:
     else:
         graph.linear("logits", graph.layers("actor_body", "actor", "features"), "actor_head")
     graph.linear("values", graph.layers("critic_body", "critic", "features"), "critic_head")
-    graph.add("Squeeze", "value", "values", graph.constant(1))
+    graph.add("Squeeze", "value", "values", graph.constant([1]))
     graph.add("Where", "possible", "legal", "logits", graph.constant(np.float32(_ILLEGAL)))
     graph.add("ArgMax", "action", "possible", axis=1, keepdims=0)
     shapes: dict[str, tuple[int, list[str | int]]] = {
@@ -140,10 +140,10 @@ class _Graph:
         self.nodes.append(helper.make_node(operator, inputs, outputs, **options))
         return outputs[0]
 
-    def constant(self, *values: Any) -> str:
-        """A tensor that is no weight: a number, or the whole numbers of a list."""
+    def constant(self, values: ArrayLike) -> str:
+        """A tensor that is no weight."""
         name = f"constant.{len(self.tensors)}"
-        self.tensors[name] = np.array(values if isinstance(values[0], int) else values[0])
+        self.tensors[name] = np.array(values)
         return name
 
     def linear(self, output: str, inputs: str, layer: str) -> str:
@@ -154,7 +154,7 @@ class _Graph:
         return self.add(operator, f"{inputs}.active", inputs)
 
     def shaped(self, inputs: str, *shape: int) -> str:
-        return self.add("Reshape", f"{inputs}.shaped", inputs, self.constant(*shape))
+        return self.add("Reshape", f"{inputs}.shaped", inputs, self.constant(shape))
 
     def layers(self, body: str, part: str, inputs: str) -> str:
         """A perceptron's hidden layers, whose widths `sizes` has under `part`."""
@@ -166,19 +166,16 @@ class _Graph:
     def with_trump(self, inputs: str, parameter: str) -> str:
         """Rows of suits [4N, width] as [N, 4, width], the first one moved by a parameter."""
         width = self.sizes["suits"]
-        offsets = np.zeros((NUM_SUITS, width), np.float32)
-        offsets[0] = self.tensors.pop(parameter)
-        name = f"{parameter}.offsets"
-        self.tensors[name] = offsets
-        return self.add(
-            "Add", f"{parameter}.added", self.shaped(inputs, -1, NUM_SUITS, width), name
-        )
+        below = np.zeros((NUM_SUITS - 1, width), np.float32)
+        self.tensors[parameter] = np.vstack([self.tensors[parameter], below])
+        rows = self.shaped(inputs, -1, NUM_SUITS, width)
+        return self.add("Add", f"{parameter}.added", rows, parameter)
 
     def suit_actor(self) -> None:
         """`SuitBody` and its head, step by step as in its `forward`."""
         planes, width, body = self.sizes["card_planes"], self.sizes["suits"], "actor_body"
         cards, size = planes * NUM_CARDS, self.sizes["observation_size"]
-        parts = self.constant(cards, size - cards)
+        parts = self.constant([cards, size - cards])
         self.add("Split", ["cards", "others"], "features", parts, axis=1)
         by_plane = self.shaped("cards", -1, planes, NUM_SUITS, CARDS_PER_SUIT)
         by_suit = self.add("Transpose", "suits", by_plane, perm=[0, 2, 1, 3])
@@ -188,9 +185,9 @@ class _Graph:
         kept = self.linear("keep", self.shaped(read, -1, width), f"{body}.keep")
         kept = self.active(kept)
         each = self.shaped(kept, -1, NUM_SUITS, width)
-        parts = self.constant(1, NUM_SUITS - 1)
+        parts = self.constant([1, NUM_SUITS - 1])
         self.add("Split", ["trump", "plain"], each, parts, axis=1)
-        plain = self.add("ReduceSum", "plain.sum", "plain", self.constant(1), keepdims=0)
+        plain = self.add("ReduceSum", "plain.sum", "plain", self.constant([1]), keepdims=0)
         table = ("Concat", "table", self.shaped("trump", -1, width), plain, "others")
         trunk = self.layers(f"{body}.trunk", "actor", self.add(*table, axis=1))
         played = self.shaped(self.linear("play", trunk, f"{body}.play"), -1, 1, width)
@@ -202,8 +199,8 @@ class _Graph:
         rows = self.active(rows)
         logits = self.linear("head", self.shaped(rows, -1, width), "actor_head")
         number = CARDS_PER_SUIT * -(-self.sizes["num_actions"] // CARDS_PER_SUIT)
-        first, last = self.constant(0), self.constant(self.sizes["num_actions"])
-        self.add("Slice", "logits", self.shaped(logits, -1, number), first, last, self.constant(1))
+        bounds = (self.constant([0]), self.constant([self.sizes["num_actions"]]))
+        self.add("Slice", "logits", self.shaped(logits, -1, number), *bounds, self.constant([1]))
 
 
 def describe(checkpoint: Checkpoint, file: Path) -> str:

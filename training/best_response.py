@@ -40,7 +40,8 @@ from briscola_env.rng import child_seed, child_seeds
 from briscola_env.rules import Rules
 from briscola_env.state import States
 from training.config import load_config
-from training.selfplay import Learner, iterate, make_learner, to_checkpoint
+from training.learner import Learner, make_learner
+from training.selfplay import iterate, to_checkpoint
 
 REPORT = "exploit.json"
 PICK_DECKS, PICK_EVERY = 1000, 10  # decks that compare snapshots; iterations between two
@@ -121,15 +122,15 @@ def make_exploiter(target: Target, seed: int) -> Learner:
     frozen = target.checkpoint
     if frozen is None:
         return make_learner(load_config(None, changes))
+    network = from_checkpoint(frozen, target.name)
     changes += [
         *(f"frame={frozen.frame}", f"show_points={frozen.show_points}"),
         f"reward_points={frozen.reward_points}",
-        *(f"network.{part}={list(frozen.network[part])}" for part in ("actor", "critic")),
-        f"network.suits={frozen.network.get('suits', 0)}",
+        *(f"network.{part}={network.sizes[part]}" for part in ("suits", "actor", "critic")),
         *("learning_rate=1.0e-3", "entropy_coef=0.01"),  # it can play already
     ]
     learner = make_learner(load_config(None, changes))
-    learner.network.load_state_dict(from_checkpoint(frozen, target.name).state_dict())
+    learner.network.load_state_dict(network.state_dict())
     return learner
 
 

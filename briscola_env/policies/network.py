@@ -120,14 +120,12 @@ class SuitBody(nn.Module):
         self.play_trump = nn.Parameter(torch.zeros(width))
         self.play_others: nn.Parameter | None = None
         if rows > NUM_SUITS:
-            self.play_others = nn.Parameter(torch.zeros(rows - NUM_SUITS, width))
-            nn.init.normal_(self.play_others, generator=generator)
+            offsets = torch.randn(rows - NUM_SUITS, width, generator=generator)
+            self.play_others = nn.Parameter(offsets)
 
     def forward(self, observations: Tensor) -> Tensor:
         """[N, rows, width] from floats [N, planes * 40 + others]."""
-        cards, others = observations.split(
-            [self.planes * NUM_CARDS, observations.shape[1] - self.planes * NUM_CARDS], dim=1
-        )
+        cards, others = observations.tensor_split([self.planes * NUM_CARDS], dim=1)
         planes = cards.reshape(-1, self.planes, NUM_SUITS, CARDS_PER_SUIT)
         suits = self.read(planes.transpose(1, 2).flatten(2))
         suits[:, 0] += self.read_trump

@@ -16,14 +16,8 @@ from training.ranks import Ranks
 # A perceptron of few units: among the millions of activations of a SuitBody there is one in most
 # runs that is 0 but for rounding, which turns a ReLU on here and off there.
 SMALL = [
-    *(
-        "network.suits=0",
-        "network.actor=[32]",
-        "network.critic=[16]",
-        "deals=50",
-        "minibatch=300",
-        "device=cpu",
-    ),
+    *("network.suits=0", "network.actor=[32]", "network.critic=[16]", "device=cpu"),
+    *("deals=50", "minibatch=300"),
     *("precision=float32", "iterations=6", "checkpoint_every=2", "evaluation.every=3"),
     *("evaluation.decks=4", "league.past=0.3", "league.every=2", "league.fixed.greedy=0.2"),
 ]
