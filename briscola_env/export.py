@@ -223,7 +223,7 @@ def describe(checkpoint: Checkpoint, file: Path) -> str:
         hidden[0] += f" with all suits read alike in {sizes['suits']}"
     plays = "its most probable action"
     if checkpoint.exact_endgame:
-        plays += "; once the stock is empty, exactly"
+        plays += "; from the reply before the last draw on, the exact end game"
     lines = [
         ("file", f"{file}, {len(data):,} bytes"),
         ("sha256", hashlib.sha256(data).hexdigest()),

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections import Counter
 from functools import cache
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from briscola_env.cards import cards_of
 from briscola_env.engine import step
 from briscola_env.policies.base import RandomPolicy
-from briscola_env.policies.endgame import ExactEndgame
+from briscola_env.policies.endgame import ExactEndgame, exact_cards
 from briscola_env.policies.solver import action_values, mistakes, solve
 from briscola_env.rules import Rules
 from tests.naive import POINTS, trick_winner
@@ -130,6 +131,36 @@ def test_exact_endgame_makes_no_mistake_in_the_last_tricks_and_asks_its_policy_b
     asked = policy.act(views(early), legal_rows(early), seeds[:100])
     alone = RandomPolicy().act(views(early), legal_rows(early), seeds[:100])
     assert (asked == alone).all()
+
+
+def test_the_reply_before_the_last_draw_is_best_on_average_over_the_cards_it_may_draw():
+    states = random_positions(Rules(), 300, 33, seed=4)
+    assert ((states["trick"] == 16) & (states["table_count"] == 1)).all()
+    found = exact_cards(views(states))
+    wrong_in_one = 0
+    for i in range(300):
+        seat = int(states["current_player"][i])
+        left = [*cards_of(states["hands"][i, 1 - seat]), int(states["stock"][i, 0])]
+        assert len(left) == 3
+        total: Counter[int] = Counter()
+        for hidden in left:
+            world = states[i : i + 1].copy()
+            world["stock"][0, 0] = hidden
+            world["hands"][0, 1 - seat] = sum(1 << card for card in left if card != hidden)
+            values = minimax(world[0])
+            wrong_in_one += values[int(found[i])] < max(values.values())
+            total.update(values)
+        assert total[int(found[i])] == max(total.values())
+    assert wrong_in_one > 20  # what is best on average is not best in every world
+
+
+@pytest.mark.parametrize("rules", [Rules(exchange_seven=True), Rules(withdraw="deuce"), Rules(4)])
+def test_the_reply_before_the_last_draw_is_left_alone_where_more_is_to_be_thought_of(rules):
+    decisions = (rules.num_tricks - 3) * rules.players - 1
+    states = random_positions(rules, 200, decisions, seed=4)
+    late = (states["trick"] == states["draws"] - 1) & (states["table_count"] > 0)
+    assert late.any()
+    assert (exact_cards(views(states))[late] == -1).all()
 
 
 def test_values_of_both_sides_share_the_points_left():

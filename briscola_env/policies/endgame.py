@@ -1,7 +1,12 @@
-"""The end game of two players, which is no secret: exact play of the last three tricks.
+"""The end game of two players: exact play from the reply before the last draw on.
 
 Once the stock is empty each of two players knows the other's hand, as it is all that has not been
 seen. Three tricks have at most 36 ways to go: they are enumerated, in well under a microsecond.
+
+Whoever plays second to the trick before the last draw has nothing to guess but one card: which of
+those unseen is left in the stock, all taken to be equally likely. The mean over them is exact too,
+in a microsecond. Whoever leads to that trick must guess how it will be answered: that is left to
+policies.
 """
 
 from typing import Any
@@ -9,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from briscola_env.cards import POINTS_OF
+from briscola_env.cards import NUM_CARDS, POINTS_OF
 from briscola_env.engine import beats
+from briscola_env.information import unseen_one
 from briscola_env.jit import bit, kernel, lowest, popcount
 from briscola_env.policies.base import Policy
 from briscola_env.state import States
@@ -142,9 +148,71 @@ def exact_card_one(info: Any) -> Any:
 
 
 @kernel
+def _is_last_reply_one(info: Any) -> Any:
+    """True if the seat to act plays the last card before the last draw, and no swap is possible."""
+    return (
+        info["players"] == 2
+        and info["current_player"] >= 0
+        and info["table_count"] == 1
+        and info["trick"] == info["draws"] - 1
+        and info["num_actions"] == NUM_CARDS
+        and popcount(info["hands"][info["current_player"]]) <= MOST_CARDS
+    )
+
+
+@kernel
+def _points_from_last_draw(
+    first: Any, second: Any, firsts: Any, seconds: Any, hidden: Any, face_up: Any, trump: Any
+) -> Any:
+    """The leader's points if the trick before the last draw is `first`, then `second`.
+
+    hidden: the card that its winner draws; the loser draws `face_up`.
+    """
+    points = np.int64(POINTS_OF[first]) + POINTS_OF[second]
+    firsts, seconds = firsts & ~bit(first), seconds & ~bit(second)
+    if beats(second, first, trump):
+        firsts, seconds = firsts | bit(face_up), seconds | bit(hidden)
+        total = set_points_one(firsts | seconds)
+        return total - lead_points_one(seconds, firsts, trump, total)
+    firsts, seconds = firsts | bit(hidden), seconds | bit(face_up)
+    total = set_points_one(firsts | seconds)
+    return points + lead_points_one(firsts, seconds, trump, total)
+
+
+@kernel
+def _last_reply_one(info: Any) -> Any:
+    """The card that is best on average over the cards that may be left in the stock.
+
+    For a position for which `_is_last_reply_one`, from what the seat to act knows.
+    """
+    seat = np.int64(info["current_player"])
+    mine, unseen = info["hands"][seat], unseen_one(info, seat)
+    led, face_up, trump = np.int64(info["table"][0]), np.int64(info["face_up"]), info["trump"]
+    least, chosen, cards = np.int64(NUM_CARDS * 120), -1, mine
+    while cards:
+        card = lowest(cards)
+        cards &= cards - 1
+        points, stock = np.int64(0), unseen
+        while stock:
+            hidden = lowest(stock)
+            stock &= stock - 1
+            theirs = (unseen & ~bit(hidden)) | bit(led)
+            points += _points_from_last_draw(led, card, theirs, mine, hidden, face_up, trump)
+        if points < least:
+            least, chosen = points, card
+    return chosen
+
+
+@kernel
 def _choose_exactly(info_states: Any, out: Any) -> None:
     for i in range(len(info_states)):
-        out[i] = exact_card_one(info_states[i]) if is_open_one(info_states[i]) else -1
+        info = info_states[i]
+        if is_open_one(info):
+            out[i] = exact_card_one(info)
+        elif _is_last_reply_one(info):
+            out[i] = _last_reply_one(info)
+        else:
+            out[i] = -1
 
 
 @kernel
@@ -167,14 +235,17 @@ def endgame_margins(states: States) -> NDArray[np.float32]:
 
 
 def exact_cards(info_states: States) -> NDArray[np.int64]:
-    """The best card where the seat to act knows every card of the end game, else -1: [N]."""
+    """The best card where the seat to act knows every card of the end game, or all but one: [N].
+
+    Elsewhere -1.
+    """
     cards = np.empty(len(info_states), np.int64)
     _choose_exactly(info_states, cards)
     return cards
 
 
 class ExactEndgame:
-    """Any policy, with the last three tricks of two players played exactly.
+    """Any policy, with the end game of two players played exactly (`exact_cards`).
 
     policy: who plays everything else; only those rows are handed on to it.
     """

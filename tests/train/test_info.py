@@ -44,7 +44,7 @@ def test_info_on_the_best_of_a_run_says_how_strong_it_was_measured(capsys, tmp_p
     )
     checkpoint.save(tmp_path / BEST)
     _, out, _ = run(capsys, "info", tmp_path)
-    assert "plays     its most probable action; once the stock is empty, exactly" in out
+    assert "plays     its most probable action; from the reply before the last draw on" in out
     assert "training  decisions: 1,000,000\n" in out
     assert "measured  decks: 500\n" in out
     assert "against greedy: margin 25.25, interval [24 .. 26.5], score 0.81" in out
