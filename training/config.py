@@ -75,7 +75,6 @@ class TrainingConfig(Section):
     max_grad_norm: float = Field(gt=0)
     reward_points: float = Field(gt=0)
     exact_endgame: bool
-    counterfactual_tricks: int = Field(ge=0)
     device: Literal["auto", "cpu", "cuda"]
     precision: Literal["auto", "float32", "bfloat16"]
     threads: int = Field(ge=1)

@@ -42,9 +42,9 @@ class PastSelf:
         observations = torch.from_numpy(self.encoder.encode(info_states)).to(device)
         with torch.inference_mode():
             logits = self.network.logits(observations).cpu().numpy()
-        actions = np.empty(len(legal), np.int64)
+        actions, log_probs = np.empty(len(legal), np.int64), np.empty(len(legal), np.float32)
         mask = self.encoder.columns_to_frame(info_states, legal)
-        sample_actions(logits, mask, seeds, actions)
+        sample_actions(logits, mask, seeds, actions, log_probs)
         return self.encoder.to_table(info_states, actions)
 
 

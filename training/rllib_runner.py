@@ -195,16 +195,17 @@ class DealRunner(EnvRunner, Checkpointable):
             with torch.inference_mode():
                 out = self.module[name].forward_exploration({Columns.OBS: batch})
             log_chances[mine] = out[Columns.ACTION_DIST_INPUTS].numpy()
-        luck, chosen = np.empty(len(rows), np.uint64), np.empty(len(rows), np.int64)
+        luck, log_probs = np.empty(len(rows), np.uint64), np.empty(len(rows), np.float32)
+        chosen = np.empty(len(rows), np.int64)
         decision_seeds(games.episode_seeds[rows], seats, games.decisions[rows], luck)
-        sample_actions(log_chances, legal, luck, chosen)
+        sample_actions(log_chances, legal, luck, chosen, log_probs)
         if not explore:
             chosen = log_chances.argmax(axis=1)
         place = (rows, seats, played.counts[rows, seats])
         played.observations[place] = features
         played.masks[place] = legal
         played.actions[place] = chosen
-        played.log_probs[place] = log_chances[np.arange(len(rows)), chosen]
+        played.log_probs[place] = log_probs
         played.log_chances[place] = log_chances
         played.times[place] = games.decisions[rows]
         played.counts[rows, seats] += 1

@@ -98,15 +98,14 @@ def collect_deals(learner: Learner) -> Collected:
         nonlocal seconds
         start = time.perf_counter()
         logits = learner.network.logits(torch.from_numpy(observations).to(learner.device))
-        actions, found = np.empty(len(legal), np.int64), logits.cpu().numpy()
-        sample_actions(found, legal, seeds, actions)
+        actions, log_probs = np.empty(len(legal), np.int64), np.empty(len(legal), np.float32)
+        sample_actions(logits.cpu().numpy(), legal, seeds, actions, log_probs)
         seconds += time.perf_counter() - start
-        return actions, found
+        return actions, log_probs
 
     with torch.inference_mode(), learner.autocast():
         rollout = collect(
-            *(learner.encoder, deals, choose, config.reward_points, config.exact_endgame),
-            *(config.counterfactual_tricks, opponents),
+            *(learner.encoder, deals, choose, config.reward_points, config.exact_endgame, opponents)
         )
     return Collected(rollout, opponents, seconds)
 
@@ -116,56 +115,40 @@ def collect_deals(learner: Learner) -> Collected:
 
 @dataclass(frozen=True)
 class Batch:
-    """A rank's decisions of an iteration, [M] in order of deal, seat, slot.
-
-    shares: how much each action counts: the one that was chosen alone, or each by its probability
-    if all were tried. advantages: of those, with deviation 1 over all chosen ones of all ranks.
-    """
+    """A rank's decisions of an iteration, [M] in order of deal, seat, slot."""
 
     observations: torch.Tensor  # int8 [M, size]
     legal: torch.Tensor  # bool [M, num_actions]
-    actions: torch.Tensor  # int64 [M], the chosen ones
-    log_probs: torch.Tensor  # float32 [M, num_actions], when they were chosen
-    shares: torch.Tensor  # float32 [M, num_actions], a row's sum is 1
-    advantages: torch.Tensor  # float32 [M, num_actions]
+    actions: torch.Tensor  # int64 [M]
+    log_probs: torch.Tensor  # float32 [M]
+    advantages: torch.Tensor  # float32 [M], mean 0 and deviation 1 over all ranks
     returns: torch.Tensor  # float32 [M], what the critic learns
     values: torch.Tensor  # float32 [M], what it said
     counts: list[int]  # decisions of every rank
 
 
 def make_batch(learner: Learner, rollout: Rollout) -> Batch:
-    """Value every decision, and estimate how much better it was than expected.
-
-    Where all actions were tried, an action's advantage is what came of it over what the policy
-    could expect of all of them: no critic is asked, and nothing hangs on which one was chosen.
-    """
+    """Value every decision, and estimate how much better it was than expected."""
     valid = rollout.valid
-
-    def of_decisions(array: NDArray) -> torch.Tensor:
-        return torch.from_numpy(array[valid]).to(learner.device)
-
-    observations, legal = of_decisions(rollout.observations), of_decisions(rollout.legal)
+    observations = torch.from_numpy(rollout.observations[valid]).to(learner.device)
     with torch.inference_mode(), learner.autocast():
         parts = [learner.network.values(part) for part in observations.split(16384)]
-    values = torch.cat(parts).clone()
-    critic = np.zeros(valid.shape, np.float32)
-    critic[valid] = values.cpu().numpy()
-    gains = of_decisions(advantages(rollout.rewards, critic, valid, learner.config.gae_lambda))
-    mean, deviation = moments(learner.ranks, gains)
-    actions, log_probs = of_decisions(rollout.actions), of_decisions(rollout.logits)
-    log_probs = masked_log_probs(log_probs, legal)
-    tried, returns = of_decisions(rollout.tried)[:, None], of_decisions(rollout.returns)
-    probabilities = log_probs.exp()
-    expected = (probabilities * returns).sum(dim=1, keepdim=True)
-    chosen = torch.zeros_like(log_probs).scatter_(1, actions[:, None], 1.0)
-    counted = torch.where(tried, returns - expected, (gains - mean)[:, None])
+    estimates = torch.cat(parts).clone()
+    values = np.zeros(valid.shape, np.float32)
+    values[valid] = estimates.cpu().numpy()
+    gains = advantages(rollout.rewards, values, valid, learner.config.gae_lambda)[valid]
+    gained = torch.from_numpy(gains).to(learner.device)
+    mean, deviation = moments(learner.ranks, gained)
     return Batch(
-        *(observations, legal, actions, log_probs),
-        torch.where(tried, probabilities, chosen),
-        counted / (deviation + 1e-8),
-        torch.where(tried, expected, (gains + values)[:, None])[:, 0],
-        values,
-        learner.ranks.counts(len(gains)),
+        observations,
+        *(
+            torch.from_numpy(array[valid]).to(learner.device)
+            for array in (rollout.legal, rollout.actions, rollout.log_probs)
+        ),
+        (gained - mean) / (deviation + 1e-8),
+        gained + estimates,
+        estimates,
+        learner.ranks.counts(len(gained)),
     )
 
 
@@ -232,18 +215,18 @@ def ppo_loss(
         observations = learner.network.inputs(batch.observations.index_select(0, rows))
         logits = learner.network.logits(observations)
         values = learner.network.values(observations)
-    log_probs, shares = masked_log_probs(logits, batch.legal[rows]), batch.shares[rows]
-    log_ratio = (log_probs - batch.log_probs[rows]).masked_fill(shares == 0, 0.0)
+    log_probs = masked_log_probs(logits, batch.legal[rows])
+    log_ratio = log_probs.gather(1, batch.actions[rows, None])[:, 0] - batch.log_probs[rows]
     ratio = log_ratio.exp()
     gain = batch.advantages[rows]
     clipped = ratio.clamp(1 - config.clip_coef, 1 + config.clip_coef)
-    policy_loss = -(shares * torch.min(ratio * gain, clipped * gain)).sum() / size
+    policy_loss = -torch.min(ratio * gain, clipped * gain).sum() / size
     value_loss = 0.5 * (values - batch.returns[rows]).square().sum() / size
     spread = entropy(log_probs).sum() / size
     loss = policy_loss + config.value_coef * value_loss - entropy_coef * spread
     with torch.no_grad():
-        approx_kl = (shares * ((ratio - 1) - log_ratio)).sum() / size
-        clip_fraction = (shares * ((ratio - 1).abs() > config.clip_coef)).sum() / size
+        approx_kl = ((ratio - 1) - log_ratio).sum() / size
+        clip_fraction = ((ratio - 1).abs() > config.clip_coef).float().sum() / size
     detached = [policy_loss.detach(), value_loss.detach(), spread.detach()]
     return loss, [*detached, approx_kl, clip_fraction]
 

@@ -114,8 +114,8 @@ class NetworkSearch:
         seats = np.empty(len(rows), np.int64)
         show_turns(states, rows, infos, legal, seats)
         logits, mask = self.network.logits(infos, legal)
-        actions = np.empty(len(rows), np.int64)
+        actions, log_probs = np.empty(len(rows), np.int64), np.empty(len(rows), np.float32)
         # The place in the deal tells one answer's luck from the next.
         seeds = luck[rows] + infos["history_length"].astype(np.uint64)
-        sample_actions(logits.numpy(), mask.numpy(), seeds, actions)
+        sample_actions(logits.numpy(), mask.numpy(), seeds, actions, log_probs)
         return self.network.encoder.to_table(infos, actions)

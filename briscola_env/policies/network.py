@@ -45,12 +45,12 @@ def entropy(log_probs: Tensor) -> Tensor:
 
 
 @kernel
-def sample_actions(logits: Any, legal: Any, seeds: Any, actions: Any) -> None:
+def sample_actions(logits: Any, legal: Any, seeds: Any, actions: Any, log_probs: Any) -> None:
     """Sample one legal action a row, with the probabilities of `masked_log_probs`, in place.
 
     logits: float32 [N, A]; legal: bool [N, A], at least one True a row; seeds: uint64 [N];
-    actions: int64 [N] receives the samples. Only the few legal actions of a row are looked at,
-    which makes it far cheaper than a softmax over all.
+    actions: int64 [N] and log_probs: float32 [N] receive the samples. Only the few legal actions
+    of a row are looked at, which makes it far cheaper than a softmax over all.
     """
     for i in range(len(logits)):
         highest = -np.inf
@@ -68,6 +68,7 @@ def sample_actions(logits: Any, legal: Any, seeds: Any, actions: Any) -> None:
                 left -= np.exp(logits[i, action] - highest)
                 if left <= 0:
                     break
+        log_probs[i] = logits[i, actions[i]] - highest - np.log(total)
 
 
 def _body(sizes: Sequence[int], activation: str, generator: torch.Generator) -> nn.Sequential:

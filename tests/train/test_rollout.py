@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from briscola_env.encoding import Encoder
-from briscola_env.policies import GreedyPolicy
 from briscola_env.rng import child_seeds
 from briscola_env.rules import Rules
-from training.rollout import Opponents, advantages, collect
+from training.rollout import advantages, collect
 
 TABLES = [
     Rules(),
@@ -22,24 +21,9 @@ def random_choices(seed=0):
 
     def choose(observations, legal, seeds):
         actions = (legal * generator.random(legal.shape)).argmax(axis=1)
-        return actions, np.zeros(legal.shape, np.float32)
+        return actions, -np.log(legal.sum(axis=1)).astype(np.float32)
 
     return choose
-
-
-def lowest(observations, legal, seeds):
-    """A policy without luck: the first legal action."""
-    return legal.argmax(axis=1), np.zeros(legal.shape, np.float32)
-
-
-def highest(observations, legal, seeds):
-    """The last legal action."""
-    return legal.shape[1] - 1 - legal[:, ::-1].argmax(axis=1), np.zeros(legal.shape, np.float32)
-
-
-def to_come(rollout):
-    """The rewards from each decision on, [deal, seat, slot]."""
-    return rollout.rewards[..., ::-1].cumsum(-1)[..., ::-1]
 
 
 def seeds(n, seed=3):
@@ -95,57 +79,6 @@ def test_with_the_exact_end_game_seats_stop_at_the_empty_stock_and_rewards_still
     np.testing.assert_array_equal(exact.actions[..., :16], plain.actions[..., :16])
     assert (exact.margins != plain.margins).any()
     assert (np.abs(exact.margins) <= 120).all()
-
-
-@pytest.mark.parametrize(
-    ("rules", "exact"),
-    [*((rules, False) for rules in TABLES), (Rules(), True)],
-    ids=lambda value: f"{value.players}p" if isinstance(value, Rules) else f"exact={value}",
-)
-def test_the_action_that_was_chosen_is_played_out_as_it_was_played(rules, exact):
-    encoder = Encoder(rules, "canonical")
-    opponents = Opponents([GreedyPolicy()], np.arange(40) % 2 - 1, np.arange(40) // 2 % rules.sides)
-    found = collect(encoder, seeds(40), lowest, 40, exact, 3, opponents)
-    plain = collect(encoder, seeds(40), lowest, 40, exact, 0, opponents)
-    np.testing.assert_array_equal(found.rewards, plain.rewards)
-    assert not plain.tried.any()
-    assert found.tried.any(axis=-1).any(axis=0).all()  # every seat tried something
-    assert not found.returns[~found.tried].any()
-    assert not found.returns[~found.legal].any()
-    chosen = np.take_along_axis(found.returns, found.actions[..., None], -1)[..., 0]
-    np.testing.assert_allclose(chosen[found.tried], to_come(found)[found.tried], atol=1e-5)
-
-
-@pytest.mark.parametrize("decision", [33, 35, 36])
-def test_an_action_that_was_not_chosen_is_worth_what_it_brings_if_it_is(decision):
-    encoder = Encoder(Rules())
-    tried = collect(encoder, seeds(60), lowest, 40, counterfactual_tricks=4)
-    calls = iter(range(40))
-
-    def other(*asked):
-        return (highest if next(calls) == decision else lowest)(*asked)
-
-    changed = collect(encoder, seeds(60), other, 40)
-    slot = decision // 2
-    differ = tried.valid[:, :, slot] & (tried.actions != changed.actions)[:, :, slot]
-    assert differ.any(axis=1).sum() > 50
-    # In either deal the first difference is that one choice, so its seat is where it shows first.
-    other_action = changed.actions[:, :, slot, None]
-    worth = np.take_along_axis(tried.returns[:, :, slot], other_action, -1)[..., 0]
-    deals = differ.sum(axis=1) == 1
-    rows = differ & deals[:, None]
-    np.testing.assert_allclose(worth[rows], to_come(changed)[:, :, slot][rows], atol=1e-5)
-    assert (worth[rows] != to_come(tried)[:, :, slot][rows]).any()
-
-
-def test_the_decisions_that_are_tried_are_those_of_the_last_tricks_that_are_free():
-    encoder = Encoder(Rules(), "trump_first")
-    rollout = collect(encoder, seeds(50), random_choices(), 40, counterfactual_tricks=5)
-    free = rollout.legal.sum(axis=-1) > 1
-    late = np.arange(20) >= 15
-    np.testing.assert_array_equal(rollout.tried, free & late)
-    rollout = collect(encoder, seeds(50), random_choices(), 40, True, 2)
-    np.testing.assert_array_equal(rollout.tried, rollout.valid & (np.arange(20) >= 15))
 
 
 def test_advantages_of_a_game_of_two_tricks_are_those_computed_by_hand():

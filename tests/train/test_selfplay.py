@@ -77,36 +77,10 @@ def test_before_the_first_step_the_new_policy_is_the_old_one(precision, players)
     batch = selfplay.make_batch(learner, selfplay.collect_deals(learner).rollout)
     with torch.no_grad(), learner.autocast():
         logits = learner.network.logits(batch.observations)
-    probabilities = masked_log_probs(logits, batch.legal).exp()
-    torch.testing.assert_close(probabilities, batch.log_probs.exp(), rtol=1e-5, atol=1e-5)
-    gained = batch.advantages.gather(1, batch.actions[:, None])
-    assert abs(float(gained.mean())) < 1e-4
-    assert abs(float(gained.std()) - 1) < 1e-3
-    chosen = torch.nn.functional.one_hot(batch.actions, batch.shares.shape[1])
-    assert torch.equal(batch.shares, chosen.float())
-
-
-def test_where_all_actions_were_tried_the_gradient_is_that_of_the_expected_return():
-    changes = [*TINY, "counterfactual_tricks=2", "entropy_coef=0", "final_entropy_coef=0"]
-    learner = selfplay.make_learner(load_config(None, [*changes, "precision=float32"]))
-    rollout = selfplay.collect_deals(learner).rollout
-    batch = selfplay.make_batch(learner, rollout)
-    tried = torch.from_numpy(rollout.tried[rollout.valid])
-    returns = torch.from_numpy(rollout.returns[rollout.valid])
-    rows = torch.arange(len(tried))[tried]
-    assert 0 < len(rows) < len(tried)
-    logits = learner.network.logits(batch.observations[rows])
-    probabilities = torch.softmax(logits.masked_fill(~batch.legal[rows], -1e30), dim=1)
-    expected = (probabilities * returns[rows]).sum(dim=1)
-    torch.testing.assert_close(batch.returns[rows], expected.detach(), rtol=1e-4, atol=1e-5)
-    weight = learner.network.actor_head.weight
-    (wanted,) = torch.autograd.grad(-expected.sum(), weight)
-    loss, _ = selfplay.ppo_loss(learner, batch, rows, 1, 0.0)
-    (found,) = torch.autograd.grad(loss, weight)
-    # Advantages are in units of their deviation, which is the same for all rows.
-    scale = float((found * wanted).sum() / (wanted * wanted).sum())
-    assert scale > 0
-    torch.testing.assert_close(found, scale * wanted, rtol=1e-3, atol=1e-4 * float(found.std()))
+    log_probs = masked_log_probs(logits, batch.legal).gather(1, batch.actions[:, None])[:, 0]
+    torch.testing.assert_close(log_probs.exp(), batch.log_probs.exp(), rtol=1e-5, atol=1e-5)
+    assert abs(float(batch.advantages.mean())) < 1e-4
+    assert abs(float(batch.advantages.std()) - 1) < 1e-3
 
 
 def test_extreme_logits_with_one_legal_card_stay_finite():
