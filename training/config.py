@@ -60,6 +60,7 @@ class TrainingConfig(Section):
     frame: Literal[FRAMES]  # type: ignore[valid-type]
     show_points: Literal[SHOW_POINTS]  # type: ignore[valid-type]
     network: NetworkConfig
+    start: str | None = Field(description="checkpoint with the first weights; null: fresh ones")
     seed: int = Field(ge=0)
     iterations: int = Field(ge=1)
     deals: int = Field(ge=1)
@@ -69,6 +70,8 @@ class TrainingConfig(Section):
     final_learning_rate: float = Field(ge=0)
     entropy_coef: float = Field(ge=0)
     final_entropy_coef: float = Field(ge=0)
+    uniform_coef: float = Field(ge=0)
+    final_uniform_coef: float = Field(ge=0)
     clip_coef: float = Field(gt=0)
     gae_lambda: float = Field(ge=0, le=1)
     value_coef: float = Field(gt=0)
@@ -112,6 +115,14 @@ class TrainingConfig(Section):
                 f"not players={self.table.players} with hand_size={self.table.hand_size}"
             )
         return self
+
+    def scheduled(self, iteration: int) -> dict[str, float]:
+        """What goes in a line to its `final_` value at the end of the run, in an iteration."""
+        progress = iteration / self.iterations
+        return {
+            name: getattr(self, name) * (1 - progress) + getattr(self, f"final_{name}") * progress
+            for name in ("learning_rate", "entropy_coef", "uniform_coef")
+        }
 
     @property
     def table(self) -> Rules:

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from briscola_env.checkpoint import Checkpoint
 from briscola_env.encoding import Encoder
-from briscola_env.policies.network import ActorCritic
+from briscola_env.policies.network import ActorCritic, from_checkpoint
 from briscola_env.rng import child_seed
 from training.config import ConfigError, TrainingConfig
 from training.league import League
@@ -66,6 +67,26 @@ def make_learner(config: TrainingConfig, ranks: Ranks = Ranks()) -> Learner:  # 
     league = League(config.league, encoder, make_network)
     precision = precision_of(config, device)
     return Learner(config, ranks, encoder, network, optimizer, league, device, precision)
+
+
+def first_weights(config: TrainingConfig, start: str) -> dict[str, torch.Tensor]:
+    """The weights of a checkpoint to begin with; ConfigError unless it is of such a network."""
+    checkpoint = Checkpoint.load(start)
+    network = from_checkpoint(checkpoint, start)
+    has, needs = network.sizes, ActorCritic(**config.network_sizes).sizes
+    seen, wanted = ((at.frame, at.digest) for at in (checkpoint.encoder, config.encoder))
+    if seen != wanted:
+        raise ConfigError(
+            f"start={start!r} sees frame={checkpoint.frame}, "
+            f"show_points={checkpoint.show_points} of {checkpoint.rules.players} players, "
+            "not what this run's network is to see"
+        )
+    different = [
+        f"{key}={has[key]!r} (not {needs[key]!r})" for key in needs if has[key] != needs[key]
+    ]
+    if different:
+        raise ConfigError(f"start={start!r} has another network: {', '.join(different)}")
+    return network.state_dict()
 
 
 def precision_of(config: TrainingConfig, device: torch.device) -> torch.dtype:

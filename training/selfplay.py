@@ -4,10 +4,9 @@
 
 One network plays all seats, and all seats' decisions are learned from; a league may give some deals
 an opponent. Started by torchrun, every rank collects its part of the deals and all take the same
-steps (training/ranks.py). Proximal policy
-optimisation: Schulman et al., 2017; the masked softmax and the details follow common practice.
-Everything random comes from the run's seed and the iteration's number, so that a run is repeatable
-and a resumed one needs no generator's state.
+steps (training/ranks.py). Proximal policy optimisation: Schulman et al., 2017; the masked softmax
+and the details follow common practice. Everything random comes from the run's seed and the
+iteration's number, so that a run is repeatable and a resumed one needs no generator's state.
 """
 
 import argparse
@@ -16,7 +15,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,6 +45,7 @@ from briscola_env.checkpoint import (
 from briscola_env.policies import make_policy
 from briscola_env.policies.network import (
     entropy,
+    kl_from_uniform,
     masked_log_probs,
     policy_of,
     sample_actions,
@@ -60,6 +60,7 @@ from training.learner import (
     LEAGUE_SEED,
     MINIBATCH_SEED,
     Learner,
+    first_weights,
     make_learner,
 )
 from training.log import Log
@@ -168,11 +169,9 @@ def moments(ranks: Ranks, values: torch.Tensor) -> tuple[float, float]:
 def update(learner: Learner, batch: Batch) -> dict[str, float]:
     """Some epochs of PPO over the batch, in place; the usual metrics, averaged over the steps."""
     config = learner.config
-    progress = learner.iteration / config.iterations
-    rate = config.learning_rate + progress * (config.final_learning_rate - config.learning_rate)
-    bonus = config.entropy_coef + progress * (config.final_entropy_coef - config.entropy_coef)
+    now = config.scheduled(learner.iteration)
     for group in learner.optimizer.param_groups:
-        group["lr"] = rate
+        group["lr"] = now["learning_rate"]
     generator = torch.Generator().manual_seed(int(learner.seed(MINIBATCH_SEED)) >> 1)
     steps: list[torch.Tensor] = []
     # Minibatches are drawn from the decisions of all ranks, which stand in order of rank, so that
@@ -183,7 +182,7 @@ def update(learner: Learner, batch: Batch) -> dict[str, float]:
         order = torch.randperm(sum(batch.counts), generator=generator)
         for drawn in order.split(config.minibatch):
             own = drawn[(drawn >= first) & (drawn < first + len(batch.actions))] - first
-            loss, metrics = ppo_loss(learner, batch, own.to(learner.device), len(drawn), bonus)
+            loss, metrics = ppo_loss(learner, batch, own.to(learner.device), len(drawn), now)
             learner.optimizer.zero_grad()
             loss.backward()
             learner.ranks.sum_gradients(parameters)
@@ -195,27 +194,35 @@ def update(learner: Learner, batch: Batch) -> dict[str, float]:
         raise FloatingPointError(
             f"the loss is not finite in iteration {learner.iteration}: {means}"
         )
-    names = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "grad_norm")
+    names = (
+        *("policy_loss", "value_loss", "entropy", "uniform_kl"),
+        *("approx_kl", "clip_fraction", "grad_norm"),
+    )
     _, error = moments(learner.ranks, batch.returns - batch.values)
     _, spread = moments(learner.ranks, batch.returns)
     return {
         **{f"losses/{name}": value for name, value in zip(names, means, strict=True)},
         "losses/explained_variance": 1 - (error / spread) ** 2,
-        "charts/learning_rate": rate,
-        "charts/entropy_coef": bonus,
+        **{f"charts/{name}": value for name, value in now.items()},
     }
 
 
 def ppo_loss(
-    learner: Learner, batch: Batch, rows: torch.Tensor, size: int, entropy_coef: float
+    learner: Learner, batch: Batch, rows: torch.Tensor, size: int, coefs: Mapping[str, float]
 ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    """What some rows add to the clipped loss of a minibatch of `size`, and what to report of it."""
+    """What some rows add to the clipped loss of a minibatch of `size`, and what to report of it.
+
+    The policy gradient moves an action as much as it is played: one that noise has made improbable
+    stays so, however good. The divergence from uniform pulls each legal one back at the same rate,
+    and so its probability falls with what it loses, not with the exponential of it.
+    """
     config = learner.config
     with learner.autocast():
         observations = learner.network.inputs(batch.observations.index_select(0, rows))
         logits = learner.network.logits(observations)
         values = learner.network.values(observations)
-    log_probs = masked_log_probs(logits, batch.legal[rows])
+    legal = batch.legal[rows]
+    log_probs = masked_log_probs(logits, legal)
     log_ratio = log_probs.gather(1, batch.actions[rows, None])[:, 0] - batch.log_probs[rows]
     ratio = log_ratio.exp()
     gain = batch.advantages[rows]
@@ -223,12 +230,14 @@ def ppo_loss(
     policy_loss = -torch.min(ratio * gain, clipped * gain).sum() / size
     value_loss = 0.5 * (values - batch.returns[rows]).square().sum() / size
     spread = entropy(log_probs).sum() / size
-    loss = policy_loss + config.value_coef * value_loss - entropy_coef * spread
+    uniform = kl_from_uniform(log_probs, legal).sum() / size
+    loss = policy_loss + config.value_coef * value_loss
+    loss = loss - coefs["entropy_coef"] * spread + coefs["uniform_coef"] * uniform
     with torch.no_grad():
         approx_kl = ((ratio - 1) - log_ratio).sum() / size
         clip_fraction = ((ratio - 1).abs() > config.clip_coef).float().sum() / size
-    detached = [policy_loss.detach(), value_loss.detach(), spread.detach()]
-    return loss, [*detached, approx_kl, clip_fraction]
+    parts = [part.detach() for part in (policy_loss, value_loss, spread, uniform)]
+    return loss, [*parts, approx_kl, clip_fraction]
 
 
 # ----------------------------------------------------------------------------- evaluate, save, log
@@ -445,8 +454,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.resume:
             learner = restore(run_dir, options.changes, ranks)
         else:
-            config = ranks.from_leader(lambda: new_run(run_dir, options.config, options.changes))
-            learner = make_learner(config, ranks)
+            learner = begin(run_dir, options.config, options.changes, ranks)
     except (ValueError, OSError) as error:
         if ranks.leads:
             print(f"training.selfplay: {error}", file=sys.stderr)
@@ -476,13 +484,25 @@ def checked_config(preset: Path | None, changes: Sequence[str]) -> TrainingConfi
     return config
 
 
-def new_run(run_dir: Path, preset: Path | None, changes: Sequence[str]) -> TrainingConfig:
-    """Check the settings and make the folder; a run that is there is never overwritten."""
-    config = checked_config(preset, changes)
-    if run_dir.exists() and any(run_dir.iterdir()):
-        raise ConfigError(f"{run_dir} holds a run already: --resume {run_dir}, or name another")
-    run_dir.mkdir(parents=True, exist_ok=True)
-    return config
+def begin(run_dir: Path, preset: Path | None, changes: Sequence[str], ranks: Ranks) -> Learner:
+    """The learner of a new run; ConfigError or CheckpointError if it cannot be.
+
+    Only the leading rank needs the files. A run that is there is never overwritten.
+    """
+
+    def new_run() -> tuple[TrainingConfig, dict[str, torch.Tensor] | None]:
+        config = checked_config(preset, changes)
+        if run_dir.exists() and any(run_dir.iterdir()):
+            raise ConfigError(f"{run_dir} holds a run already: --resume {run_dir}, or name another")
+        weights = first_weights(config, config.start) if config.start else None
+        run_dir.mkdir(parents=True, exist_ok=True)
+        return config, weights
+
+    config, weights = ranks.from_leader(new_run)
+    learner = make_learner(config, ranks)
+    if weights:
+        learner.network.load_state_dict(weights)
+    return learner
 
 
 if __name__ == "__main__":

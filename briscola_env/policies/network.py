@@ -44,6 +44,15 @@ def entropy(log_probs: Tensor) -> Tensor:
     return -(log_probs.exp() * log_probs).sum(-1)
 
 
+def kl_from_uniform(log_probs: Tensor, legal: Tensor) -> Tensor:
+    """KL divergence [N], in nats, from playing any legal action alike to `masked_log_probs`.
+
+    0 where they are the same; without bound as the probability of any legal action goes to 0.
+    """
+    count = legal.sum(-1)
+    return -log_probs.masked_fill(~legal, 0.0).sum(-1) / count - count.log()
+
+
 @kernel
 def sample_actions(logits: Any, legal: Any, seeds: Any, actions: Any, log_probs: Any) -> None:
     """Sample one legal action a row, with the probabilities of `masked_log_probs`, in place.

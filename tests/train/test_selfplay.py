@@ -17,9 +17,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from briscola_env.arena.match import evaluate
 from briscola_env.checkpoint import BEST, LAST, Checkpoint
 from briscola_env.policies import RandomPolicy, make_policy
-from briscola_env.policies.network import entropy, masked_log_probs
+from briscola_env.policies.network import entropy, kl_from_uniform, masked_log_probs
 from training import selfplay
-from training.config import load_config
+from training.config import ConfigError, load_config
+from training.ranks import Ranks
 
 ROOT = Path(__file__).parents[2]
 TINY = [
@@ -89,8 +90,38 @@ def test_extreme_logits_with_one_legal_card_stay_finite():
     log_probs = masked_log_probs(logits, legal)
     torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(2))
     assert entropy(log_probs).detach()[0] == 0.0
-    (entropy(log_probs).sum() + log_probs[:, 1].sum()).backward()
+    assert kl_from_uniform(log_probs, legal).detach()[0] == 0.0
+    (entropy(log_probs).sum() + log_probs[:, 1].sum()).backward(retain_graph=True)
+    kl_from_uniform(log_probs, legal).sum().backward()
     assert torch.isfinite(logits.grad).all()
+
+
+def test_the_divergence_from_uniform_is_the_one_worked_out_by_hand():
+    chances = torch.tensor([[0.5, 0.25, 0.0, 0.25]])
+    legal = chances > 0
+    divergence = kl_from_uniform(masked_log_probs(chances.log(), legal), legal)
+    torch.testing.assert_close(
+        divergence, torch.tensor([(np.log(2 / 3) + 2 * np.log(4 / 3)) / 3]).float()
+    )
+
+
+def test_a_card_that_is_never_played_is_pulled_back_by_the_divergence_and_not_by_entropy():
+    logits, legal = torch.tensor([[0.0, -30.0, -30.0]]), torch.ones(1, 3, dtype=torch.bool)
+
+    def pull(of):
+        leaf = logits.clone().requires_grad_()
+        of(masked_log_probs(leaf, legal)).sum().backward()
+        return leaf.grad[0, 1]
+
+    assert abs(pull(entropy)) < 1e-10
+    assert abs(pull(lambda log_probs: kl_from_uniform(log_probs, legal)) + 1 / 3) < 1e-6
+
+
+def test_rates_and_coefficients_go_in_a_line_to_their_last_values():
+    config = load_config(None, ["iterations=4", "learning_rate=1", "final_learning_rate=0.2"])
+    rates = [config.scheduled(iteration)["learning_rate"] for iteration in range(5)]
+    np.testing.assert_allclose(rates, [1, 0.8, 0.6, 0.4, 0.2])
+    assert set(config.scheduled(0)) == {"learning_rate", "entropy_coef", "uniform_coef"}
 
 
 def test_the_networks_use_nothing_of_torchs_global_generator():
@@ -110,6 +141,7 @@ def test_a_run_leaves_its_config_metrics_events_and_checkpoints(run):
     assert [line["iteration"] for line in metrics(run)] == [1, 2, 3, 4]
     wanted = {
         *("losses/policy_loss", "losses/value_loss", "losses/entropy", "losses/approx_kl"),
+        *("losses/uniform_kl", "charts/uniform_coef"),
         *("losses/clip_fraction", "losses/explained_variance", "charts/samples_per_second"),
         *("charts/deals_per_second", "eval/margin_greedy", "eval/score_greedy"),
         *("eval/win_rate_greedy", "eval/draw_rate_greedy", "rollout/ep_len_mean"),
@@ -187,9 +219,34 @@ def test_a_run_is_never_overwritten(run):
     assert before == {path.name: digest(path) for path in run.iterdir()}
 
 
+def test_a_run_begins_with_the_weights_of_another(run, tmp_path):
+    changes = [*TINY, f"start={run / LAST}", "seed=9"]
+    learner = selfplay.begin(tmp_path / "next", None, changes, Ranks())
+    assert learner.iteration == learner.decisions == 0
+    begun = selfplay.to_checkpoint(learner).weights
+    for name, array in Checkpoint.load(run / LAST).weights.items():
+        np.testing.assert_array_equal(begun[name], array)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("network.actor=[17]", r"another network: actor=\[16\] \(not \[17\]\)$"),
+        ("frame=trump_first", "sees frame=canonical"),
+        ("rules.players=4", "of 2 players"),
+    ],
+)
+def test_weights_of_another_network_are_no_start(change, message, run, tmp_path):
+    changes = [*TINY, f"start={run / LAST}", change]
+    with pytest.raises(ConfigError, match=message):
+        selfplay.begin(tmp_path / "next", None, changes, Ranks())
+    assert not (tmp_path / "next").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["--run-dir", "x", "--set", "start=nowhere"], "nowhere: no such file"),
         (["--run-dir", "x", "--set", "learnin=3"], "unknown key 'learnin'"),
         (["--run-dir", "x", "--set", "evaluation.against=[nobody]"], "unknown policy 'nobody'"),
         (["--resume", "nowhere"], "nowhere"),
