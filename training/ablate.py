@@ -49,7 +49,7 @@ def ablate(
     for (name, seed), these in track(changes.items(), description="ablations"):
         run_dir = out / f"{name}-{seed}"
         if not (run_dir / LAST).exists():
-            learner = selfplay.make_learner(selfplay.new_run(run_dir, None, these))
+            learner = selfplay.begin(run_dir, None, these)
             while learner.iteration < learner.config.iterations:
                 selfplay.iterate(learner)
             selfplay.to_checkpoint(learner).save(run_dir / LAST)

@@ -484,23 +484,31 @@ def checked_config(preset: Path | None, changes: Sequence[str]) -> TrainingConfi
     return config
 
 
-def begin(run_dir: Path, preset: Path | None, changes: Sequence[str], ranks: Ranks) -> Learner:
+def new_run(run_dir: Path, preset: Path | None, changes: Sequence[str]) -> TrainingConfig:
+    """Check the settings and make the folder; a run that is there is never overwritten."""
+    config = checked_config(preset, changes)
+    if config.start is not None:
+        first_weights(config, config.start)
+    if run_dir.exists() and any(run_dir.iterdir()):
+        raise ConfigError(f"{run_dir} holds a run already: --resume {run_dir}, or name another")
+    run_dir.mkdir(parents=True, exist_ok=True)
+    return config
+
+
+def begin(
+    run_dir: Path,
+    preset: Path | None,
+    changes: Sequence[str],
+    ranks: Ranks = Ranks(),  # noqa: B008
+) -> Learner:
     """The learner of a new run; ConfigError or CheckpointError if it cannot be.
 
-    Only the leading rank needs the files. A run that is there is never overwritten.
+    Only the leading rank needs the files.
     """
-
-    def new_run() -> tuple[TrainingConfig, dict[str, torch.Tensor] | None]:
-        config = checked_config(preset, changes)
-        if run_dir.exists() and any(run_dir.iterdir()):
-            raise ConfigError(f"{run_dir} holds a run already: --resume {run_dir}, or name another")
-        weights = first_weights(config, config.start) if config.start else None
-        run_dir.mkdir(parents=True, exist_ok=True)
-        return config, weights
-
-    config, weights = ranks.from_leader(new_run)
+    config = ranks.from_leader(lambda: new_run(run_dir, preset, changes))
     learner = make_learner(config, ranks)
-    if weights:
+    if (start := config.start) is not None:
+        weights = ranks.from_leader(lambda: first_weights(config, start))
         learner.network.load_state_dict(weights)
     return learner
 

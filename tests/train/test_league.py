@@ -107,7 +107,7 @@ def test_a_snapshot_does_not_change_with_the_learner(tmp_path):
 
 def test_a_league_goes_on_where_it_was_saved(tmp_path):
     changes = [*SMALL, "league.fixed.greedy=0.2", "evaluation.every=100", "iterations=6"]
-    straight = selfplay.make_learner(selfplay.new_run(tmp_path / "run", None, changes))
+    straight = selfplay.begin(tmp_path / "run", None, changes)
     (tmp_path / "run" / "config.yaml").write_text(
         __import__("yaml").safe_dump(straight.config.model_dump())
     )

@@ -20,7 +20,6 @@ from briscola_env.policies import RandomPolicy, make_policy
 from briscola_env.policies.network import entropy, kl_from_uniform, masked_log_probs
 from training import selfplay
 from training.config import ConfigError, load_config
-from training.ranks import Ranks
 
 ROOT = Path(__file__).parents[2]
 TINY = [
@@ -221,7 +220,7 @@ def test_a_run_is_never_overwritten(run):
 
 def test_a_run_begins_with_the_weights_of_another(run, tmp_path):
     changes = [*TINY, f"start={run / LAST}", "seed=9"]
-    learner = selfplay.begin(tmp_path / "next", None, changes, Ranks())
+    learner = selfplay.begin(tmp_path / "next", None, changes)
     assert learner.iteration == learner.decisions == 0
     begun = selfplay.to_checkpoint(learner).weights
     for name, array in Checkpoint.load(run / LAST).weights.items():
@@ -239,7 +238,7 @@ def test_a_run_begins_with_the_weights_of_another(run, tmp_path):
 def test_weights_of_another_network_are_no_start(change, message, run, tmp_path):
     changes = [*TINY, f"start={run / LAST}", change]
     with pytest.raises(ConfigError, match=message):
-        selfplay.begin(tmp_path / "next", None, changes, Ranks())
+        selfplay.begin(tmp_path / "next", None, changes)
     assert not (tmp_path / "next").exists()
 
 
