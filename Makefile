@@ -9,7 +9,7 @@ BIN = .venv/bin
 PIP_INSTALL = -m pip install -qq --disable-pip-version-check
 PYTEST = $(BIN)/pytest -n auto --maxprocesses 4
 
-.PHONY: train train-10min test test-all test-modes fuzz lint test-base test-integrations rllib openspiel bench bench-quick clean
+.PHONY: train train-10min champion-2p test test-all test-modes fuzz lint test-base test-integrations rllib openspiel bench bench-quick clean
 .PRECIOUS: .venv-base-%/ready
 
 # A run is never overwritten: each has a folder of its own. Another seed: `make train SEED=2`.
@@ -28,6 +28,17 @@ train-10min: .venv/ready-train
 	@OMP_NUM_THREADS=1 $(BIN)/torchrun --nproc-per-node 2 -m training.selfplay --config configs/ten-minutes.yaml --set seed=$(SEED) --run-dir $(RUN)
 	@$(BIN)/python -m training.plots $(RUN) --metric eval/margin_expert-v1
 	@$(BIN)/briscola evaluate $(RUN) --against expert-v1 --decks 20000 --seed 1
+
+# A player like models/champion-2p, in about four hours on one core (models/champion-2p.md).
+CHAMPION := runs/champion-2p-$(shell date +%Y%m%d-%H%M%S)
+
+champion-2p: .venv/ready-train
+	@echo "champion-2p: one run, two that go on from it with seeds of their own, their mean, into $(CHAMPION)"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m training.selfplay --config configs/champion-2p.yaml --run-dir $(CHAMPION)/first
+	@for seed in 2 3; do OMP_NUM_THREADS=1 $(BIN)/python -m training.selfplay --config configs/champion-2p-branch.yaml \
+		--set seed=$$seed --set start=$(CHAMPION)/first/last.safetensors --run-dir $(CHAMPION)/$$seed || exit 1; done
+	@$(BIN)/python -m training.average $(CHAMPION)/2/last.safetensors $(CHAMPION)/3/last.safetensors --out $(CHAMPION)/mean.safetensors
+	@$(BIN)/briscola evaluate $(CHAMPION)/mean.safetensors --against expert-v1 --decks 20000 --seed 1
 
 # One thread a process: the tests run in several processes already.
 test test-all test-modes: export OMP_NUM_THREADS = 1

@@ -56,6 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for path, checkpoint in zip(options.checkpoints, loaded, strict=True):
             from_checkpoint(checkpoint, str(path))
         average(loaded).save(options.out)
+        print(f"{options.out}: the mean of {len(loaded)} checkpoints")
     except (ValueError, OSError) as error:
         print(f"training.average: {error}", file=sys.stderr)
         return 2
