@@ -9,7 +9,7 @@ BIN = .venv/bin
 PIP_INSTALL = -m pip install -qq --disable-pip-version-check
 PYTEST = $(BIN)/pytest -n auto --maxprocesses 4
 
-.PHONY: train train-10min champion-2p test test-all test-modes fuzz lint test-base test-integrations rllib openspiel bench bench-quick clean
+.PHONY: train train-10min champion-2p champion-3p champion-4p test test-all test-modes fuzz lint test-base test-integrations rllib openspiel bench bench-quick clean
 .PRECIOUS: .venv-base-%/ready
 
 # A run is never overwritten: each has a folder of its own. Another seed: `make train SEED=2`.
@@ -29,15 +29,16 @@ train-10min: .venv/ready-train
 	@$(BIN)/python -m training.plots $(RUN) --metric eval/margin_expert-v1
 	@$(BIN)/briscola evaluate $(RUN) --against expert-v1 --decks 20000 --seed 1
 
-# A player like models/champion-2p, in about two and a half hours on one core (models/champion-2p.md).
-CHAMPION := runs/champion-2p-$(shell date +%Y%m%d-%H%M%S)
+# Players like those in models/: a run and a second one that begins with its weights. Their cards say
+# how long it takes.
+CHAMPION = runs/$@-$(shell date +%Y%m%d-%H%M%S)
 
-champion-2p: export OMP_NUM_THREADS = 1
-champion-2p: .venv/ready-train
-	@echo "champion-2p: a run and a second one that begins with its weights, into $(CHAMPION)"
-	@$(BIN)/python -m training.selfplay --config configs/champion-2p.yaml --run-dir $(CHAMPION)/first
-	@$(BIN)/python -m training.selfplay --config configs/champion-2p-second.yaml --set start=$(CHAMPION)/first/last.safetensors --run-dir $(CHAMPION)/second
-	@$(BIN)/briscola evaluate $(CHAMPION)/second/last.safetensors --against expert-v1 --decks 20000 --seed 1
+champion-2p champion-3p champion-4p: export OMP_NUM_THREADS = 1
+champion-2p champion-3p champion-4p: .venv/ready-train
+	@folder=$(CHAMPION) && echo "$@: two runs, into $$folder" && \
+	$(BIN)/python -m training.selfplay --config configs/$@.yaml --run-dir $$folder/first && \
+	$(BIN)/python -m training.selfplay --config configs/$@-second.yaml --set start=$$folder/first/last.safetensors --run-dir $$folder/second && \
+	$(BIN)/briscola evaluate $$folder/second/last.safetensors --against expert-v1 --decks 20000 --seed 1
 
 # One thread a process: the tests run in several processes already.
 test test-all test-modes: export OMP_NUM_THREADS = 1
