@@ -41,7 +41,7 @@ class EvaluationConfig(Section):
 
     every: int = Field(ge=1, description="iterations between two measurements")
     decks: int = Field(ge=2, description="mirrored decks against each opponent")
-    against: list[str]
+    against: list[str] = Field(min_length=1)
 
 
 class LeagueConfig(Section):
@@ -61,7 +61,7 @@ class TrainingConfig(Section):
     show_points: Literal[SHOW_POINTS]  # type: ignore[valid-type]
     network: NetworkConfig
     start: str | None = Field(description="checkpoint with the first weights; null: fresh ones")
-    seed: int = Field(ge=0)
+    seed: int = Field(ge=0, lt=2**63)
     iterations: int = Field(ge=1)
     deals: int = Field(ge=1)
     epochs: int = Field(ge=1)
@@ -107,7 +107,7 @@ class TrainingConfig(Section):
                 "frame=trump_first or frame=canonical, not frame=table"
             )
         shares = [self.league.past, *self.league.fixed.values()]
-        if min(shares) < 0 or sum(shares) > 1:
+        if min(shares) < 0 or sum(shares) > 1 + 1e-9:  # 0.7 + 0.2 + 0.1 is more than 1
             raise ValueError(f"league: shares {shares} are to be positive and at most 1 together")
         if self.exact_endgame and (self.table.players != 2 or self.table.hand_size > MOST_CARDS):
             raise ValueError(
@@ -155,7 +155,10 @@ def load_config(preset: Path | None = None, changes: Sequence[str] = ()) -> Trai
         key, equals, text = change.partition("=")
         if not equals:
             raise ConfigError(f"--set {change!r}: write it as key=value")
-        value: Any = yaml.safe_load(text)
+        try:
+            value: Any = yaml.safe_load(text)
+        except yaml.YAMLError:
+            raise ConfigError(f"--set {change!r}: the value is not YAML") from None
         for part in reversed(key.split(".")):
             value = {part: value}
         settings = _merge(settings, value)
@@ -175,19 +178,18 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"config {path}: not YAML ({' '.join(str(error).split())})") from None
     if settings is None:
         return {}
-    if not isinstance(settings, dict):
+    if not isinstance(settings, dict) or not all(isinstance(key, str) for key in settings):
         raise ConfigError(f"config {path}: keys and values are expected")
     return settings
 
 
 def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """`above` over `below`, section by section; `rules` is replaced key by key too."""
+    """`above` over `below`, key by key in every section; an empty section empties it."""
     merged = dict(below)
     for key, value in above.items():
         old = merged.get(key)
-        merged[key] = (
-            _merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
-        )
+        both = isinstance(old, dict) and isinstance(value, dict) and value
+        merged[key] = _merge(old, value) if both else value
     return merged
 
 

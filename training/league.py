@@ -92,7 +92,8 @@ class League:
             *(self.config.past * hardness / hardness.sum() if self.past else ()),
             *self.config.fixed.values(),
         ]
-        which = rng.choice(len(shares) + 1, deals, p=[*shares, 1 - sum(shares)])
+        odds = np.array([*shares, max(1 - sum(shares), 0)])  # sums are exact but for rounding
+        which = rng.choice(len(odds), deals, p=odds / odds.sum())
         which[which == len(shares)] = -1
         sides = rng.integers(0, self.encoder.rules.sides, deals)
         return Opponents([member.policy for member in self.members], which, sides)
@@ -122,7 +123,7 @@ class League:
             self._add(
                 iteration, {name: array.astype(np.float16) for name, array in weights.items()}
             )
-            if len(self.past) > self.config.pool:
+            while len(self.past) > self.config.pool:
                 old = self.past[: -max(self.config.pool // 2, 1)]
                 self.past.remove(max(old, key=lambda member: member.score))
         return ratings

@@ -5,6 +5,7 @@ import json
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 from torch.utils.tensorboard import SummaryWriter
@@ -15,6 +16,18 @@ from training.config import TrainingConfig
 METRICS = "metrics.jsonl"
 
 
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The lines of a log; OSError if it cannot be read, ValueError if it is not one.
+
+    The last one may be half a line, if the run was killed or the disk was full: it does not count.
+    """
+    lines = path.read_text().splitlines()
+    metrics = [json.loads(line) for line in lines[:-1]]
+    with contextlib.suppress(json.JSONDecodeError):
+        metrics += [json.loads(line) for line in lines[-1:]]
+    return metrics
+
+
 class Log:
     """Metrics of a run, in its folder; a log that is there is continued after `iteration`."""
 
@@ -22,15 +35,10 @@ class Log:
         self, run_dir: Path, config: TrainingConfig, iteration: int, decisions: int
     ) -> None:
         path = run_dir / METRICS
-        kept = []
-        if path.exists():
-            # Lines written after the last save belong to iterations that are done again; the last
-            # one may be half a line, if the disk was full.
-            for line in path.read_text().splitlines():
-                with contextlib.suppress(json.JSONDecodeError):
-                    if json.loads(line)["iteration"] <= iteration:
-                        kept.append(line)
-        replace_file(path, "".join(f"{line}\n" for line in kept).encode())
+        # Lines written after the last save belong to iterations that are done again.
+        done = read_metrics(path) if path.exists() else []
+        kept = [json.dumps(line) + "\n" for line in done if line["iteration"] <= iteration]
+        replace_file(path, "".join(kept).encode())
         self.file = path.open("a")
         # What stops TensorBoard's thread, like a full disk, is raised again where it is written to:
         # its traceback would say the same a second time.

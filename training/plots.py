@@ -7,7 +7,6 @@ A metric with an interval in the log (eval/margin_*) is drawn with it.
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-from training.log import METRICS
+from training.log import METRICS, read_metrics
 
 AXES = ("minutes", "decisions", "iterations")
 
@@ -25,8 +24,8 @@ def read_log(run_dir: Path) -> list[dict[str, Any]]:
     """A run's metrics, a dict an iteration, with the training time so far as `minutes`."""
     path = run_dir / METRICS
     try:
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
-    except (OSError, json.JSONDecodeError) as error:
+        lines = read_metrics(path)
+    except (OSError, ValueError) as error:
         raise ValueError(f"{path}: not the log of a run ({error})") from None
     minutes, before = 0.0, 0
     for line in lines:

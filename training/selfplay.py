@@ -32,6 +32,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from briscola_env.arena.entrants import load_policy
 from briscola_env.arena.match import evaluate as evaluate_match
 from briscola_env.checkpoint import (
     BEST,
@@ -42,7 +43,6 @@ from briscola_env.checkpoint import (
     replace_file,
     write_tensors,
 )
-from briscola_env.policies import make_policy
 from briscola_env.policies.network import (
     entropy,
     kl_from_uniform,
@@ -63,7 +63,7 @@ from training.learner import (
     first_weights,
     make_learner,
 )
-from training.log import Log
+from training.log import METRICS, Log
 from training.ranks import Ranks, join_ranks, leave_ranks
 from training.rollout import Opponents, Rollout, advantages, collect
 
@@ -80,7 +80,7 @@ class Collected:
 
     rollout: Rollout
     opponents: Opponents
-    inference_seconds: float  # spent in networks and policies, not in the engine
+    inference_seconds: float  # spent in the learner's network
 
 
 def collect_deals(learner: Learner) -> Collected:
@@ -190,9 +190,11 @@ def update(learner: Learner, batch: Batch) -> dict[str, float]:
             learner.optimizer.step()
             steps.append(torch.stack([*metrics, norm / learner.ranks.size]))
     means = learner.ranks.sum(torch.stack(steps).mean(0)).tolist()
-    if not np.isfinite(means).all():
+    # The weights too: the last step's may not be, while no loss has seen it yet.
+    if not np.isfinite(means).all() or not all(part.isfinite().all() for part in parameters):
         raise FloatingPointError(
-            f"the loss is not finite in iteration {learner.iteration}: {means}"
+            f"the loss or the weights are not finite in iteration {learner.iteration}: {means}; "
+            "a smaller learning_rate may help"
         )
     names = (
         *("policy_loss", "value_loss", "entropy", "uniform_kl"),
@@ -254,11 +256,13 @@ def evaluate(learner: Learner) -> dict[str, float]:
     metrics = {}
     learner.measured = {"iteration": learner.iteration, "decks": settings.decks}
     for name in settings.against:
-        match = evaluate_match(policy, make_policy(name, rules), rules, settings.decks, seed)
+        match = evaluate_match(policy, load_policy(name, rules), rules, settings.decks, seed)
         metrics[f"eval/margin_{name}"] = match.margin.value
         metrics[f"eval/margin_low_{name}"] = match.margin.low
         metrics[f"eval/margin_high_{name}"] = match.margin.high
         metrics[f"eval/score_{name}"] = match.score.value
+        metrics[f"eval/score_low_{name}"] = match.score.low
+        metrics[f"eval/score_high_{name}"] = match.score.high
         metrics[f"eval/win_rate_{name}"] = match.wins / match.games
         metrics[f"eval/draw_rate_{name}"] = match.draws / match.games
         margin = match.margin
@@ -306,8 +310,18 @@ def save(learner: Learner, run_dir: Path, best: bool) -> None:
     header = {name: getattr(learner, name) for name in PROGRESS}
     header["league"] = learner.league.scores()
     header["measured"] = learner.measured
+    header |= what_counts(learner.config)
     header["checkpoint_sha256"] = hashlib.sha256((run_dir / LAST).read_bytes()).hexdigest()
     write_tensors(run_dir / RESUME, tensors, header)
+
+
+def what_counts(config: TrainingConfig) -> dict[str, object]:
+    """What a resumed run is to have in common with the saved one, or else what it means changes."""
+    encoder = config.encoder
+    return {
+        "sees": [encoder.frame, encoder.show_points, encoder.digest],
+        "best_against": config.evaluation.against[0],
+    }
 
 
 def restore(run_dir: Path, changes: Sequence[str], ranks: Ranks = Ranks()) -> Learner:  # noqa: B008
@@ -326,7 +340,7 @@ def restore(run_dir: Path, changes: Sequence[str], ranks: Ranks = Ranks()) -> Le
     try:
         learner.league.restore(groups.pop("league", {}), header["league"])
         tensors = {
-            key: {name: torch.from_numpy(array) for name, array in group.items()}
+            key: {name: torch.from_numpy(array).to(learner.device) for name, array in group.items()}
             for key, group in groups.items()
         }
         learner.network.load_state_dict(tensors.pop("weights"))
@@ -335,6 +349,11 @@ def restore(run_dir: Path, changes: Sequence[str], ranks: Ranks = Ranks()) -> Le
         for name in PROGRESS:
             setattr(learner, name, header[name])
         learner.measured = header["measured"]
+        now = what_counts(config)
+        if header.get("sees", now["sees"]) != now["sees"]:
+            raise KeyError(f"it sees {header['sees']}, not {now['sees']}")
+        if header.get("best_against", now["best_against"]) != now["best_against"]:
+            learner.best_margin = -float("inf")  # it was over another opponent
     except (KeyError, RuntimeError) as error:
         reason = " ".join(str(error).split())
         raise CheckpointError(f"{run_dir / RESUME}: not of this run's network ({reason})") from None
@@ -358,6 +377,9 @@ def iterate(learner: Learner) -> dict[str, float]:
     seconds = time.perf_counter() - start
     inference = collected.inference_seconds + valued - played
     decisions = sum(batch.counts)
+    # A seat that the learner plays, in every deal.
+    opponents, deals = collected.opponents, np.arange(len(rollout.margins))
+    seats = np.where(opponents.which < 0, 0, opponents.side)
     learner.deals += config.deals
     learner.decisions += decisions
     learner.seconds += seconds
@@ -365,11 +387,11 @@ def iterate(learner: Learner) -> dict[str, float]:
         "charts/engine_share": (valued - start - inference) / seconds,
         "charts/inference_share": inference / seconds,
         "charts/update_share": 1 - (valued - start) / seconds,
-        "rollout/ep_rew_mean": float(rollout.rewards[:, 0].sum(axis=-1).mean()),
-        "rollout/margin_deviation": float(rollout.margins[:, 0].std()),
+        "rollout/ep_rew_mean": float(rollout.rewards[deals, seats].sum(axis=-1).mean()),
+        "rollout/margin_deviation": float(rollout.margins[deals, seats].std()),
         "rollout/illegal_actions": int((~batch.legal.gather(1, batch.actions[:, None])).sum()),
     }
-    weight = len(rollout.margins) / config.deals  # of this rank's deals among all
+    weight = len(deals) / config.deals  # of this rank's deals among all
     means = ranks.sum(torch.tensor(list(own.values()), dtype=torch.float64) * weight)
     return {
         **metrics,
@@ -432,6 +454,8 @@ def lead(learner: Learner, run_dir: Path, log: Log, metrics: dict[str, float]) -
 
 def how_to_go_on(run_dir: Path) -> str:
     """The command that takes up a run."""
+    if not (run_dir / RESUME).exists():
+        return "nothing was saved yet: the same command begins again"
     return f"go on with: python -m training.selfplay --resume {run_dir}"
 
 
@@ -449,15 +473,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     where.add_argument("--run-dir", type=Path, help="a new folder for logs and checkpoints")
     where.add_argument("--resume", type=Path, metavar="RUN_DIR", help="go on with a run")
     options = parser.parse_args(arguments)
+    if options.resume and options.config:
+        parser.error("--resume goes on with the run's own config; change it by --set")
     run_dir, ranks = options.resume or options.run_dir, join_ranks()
+    failure: Exception | None = None
     try:
         if options.resume:
             learner = restore(run_dir, options.changes, ranks)
         else:
             learner = begin(run_dir, options.config, options.changes, ranks)
     except (ValueError, OSError) as error:
-        if ranks.leads:
-            print(f"training.selfplay: {error}", file=sys.stderr)
+        failure = error
+    # One rank alone may have failed, at a file that it lacks: the others are not to wait for it.
+    failed = ranks.counts(failure is not None)
+    if any(failed):
+        if failure is not None and (ranks.leads or not failed[0]):
+            print(f"training.selfplay: {failure}", file=sys.stderr)
         leave_ranks(ranks, 2)
         return 2
     try:
@@ -480,19 +511,25 @@ def checked_config(preset: Path | None, changes: Sequence[str]) -> TrainingConfi
     """The settings; a missing opponent is found now, not after an hour."""
     config = load_config(preset, changes)
     for name in (*config.evaluation.against, *config.league.fixed):
-        make_policy(name, config.table)
+        load_policy(name, config.table)
     return config
 
 
-def new_run(run_dir: Path, preset: Path | None, changes: Sequence[str]) -> TrainingConfig:
-    """Check the settings and make the folder; a run that is there is never overwritten."""
+def new_run(
+    run_dir: Path, preset: Path | None, changes: Sequence[str]
+) -> tuple[TrainingConfig, dict[str, torch.Tensor] | None]:
+    """Check the settings and make the folder; the settings, and weights to begin with.
+
+    A run that has saved something is never overwritten.
+    """
     config = checked_config(preset, changes)
-    if config.start is not None:
-        first_weights(config, config.start)
-    if run_dir.exists() and any(run_dir.iterdir()):
+    weights = None if config.start is None else first_weights(config, config.start)
+    logs = {CONFIG, METRICS}  # and events: all that a run has which ended before it saved
+    names = [path.name for path in run_dir.iterdir()] if run_dir.exists() else []
+    if any(name not in logs and not name.startswith("events.") for name in names):
         raise ConfigError(f"{run_dir} holds a run already: --resume {run_dir}, or name another")
     run_dir.mkdir(parents=True, exist_ok=True)
-    return config
+    return config, weights
 
 
 def begin(
@@ -505,10 +542,9 @@ def begin(
 
     Only the leading rank needs the files.
     """
-    config = ranks.from_leader(lambda: new_run(run_dir, preset, changes))
+    config, weights = ranks.from_leader(lambda: new_run(run_dir, preset, changes))
     learner = make_learner(config, ranks)
-    if (start := config.start) is not None:
-        weights = ranks.from_leader(lambda: first_weights(config, start))
+    if weights is not None:
         learner.network.load_state_dict(weights)
     return learner
 

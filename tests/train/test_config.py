@@ -38,6 +38,9 @@ def test_a_preset_lies_over_the_default_and_changes_lie_over_both(tmp_path):
         (["frame=table", "network.suits=8"], "frame=canonical, not frame=table"),
         (["exact_endgame=true", "rules.players=4"], "exact_endgame needs players=2"),
         (["seed"], "key=value"),
+        ([f"seed={2**63}"], "seed=9223372036854775808"),
+        (["network.actor=[1"], "not YAML"),
+        (["evaluation.against=[]"], "evaluation.against=[]"),
     ],
 )
 def test_a_wrong_setting_is_named(changes, message):
@@ -47,9 +50,27 @@ def test_a_wrong_setting_is_named(changes, message):
     assert "\n" not in str(error.value)
 
 
+def test_an_empty_section_empties_it(tmp_path):
+    preset = tmp_path / "preset.yaml"
+    preset.write_text("league: {fixed: {expert: 0.5}}\n")
+    assert load_config(preset, ["league.fixed.greedy=0.1"]).league.fixed == {
+        "expert": 0.5,
+        "greedy": 0.1,
+    }
+    assert load_config(preset, ["league.fixed={}"]).league.fixed == {}
+
+
+def test_shares_that_are_1_but_for_rounding_are_1():
+    shares = ["league.past=0.4", *(f"league.fixed.{k}" for k in ("a=0.2", "b=0.3", "c=0.1"))]
+    assert load_config(None, shares).league.past == 0.4
+
+
 def test_a_missing_or_broken_file_is_one_line(tmp_path):
     with pytest.raises(ConfigError, match="No such file"):
         load_config(tmp_path / "none.yaml")
     (tmp_path / "bad.yaml").write_text("a: [1")
     with pytest.raises(ConfigError, match="not YAML"):
         load_config(tmp_path / "bad.yaml")
+    (tmp_path / "number.yaml").write_text("1: 2")
+    with pytest.raises(ConfigError, match="keys and values are expected"):
+        load_config(tmp_path / "number.yaml")

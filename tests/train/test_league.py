@@ -69,6 +69,18 @@ def test_deals_are_shared_out_as_the_config_says():
     assert np.array_equal(which, league.opponents(20000, seed=3).which)
 
 
+def test_all_deals_can_be_against_past_selves():
+    learner, league = make_league("league.past=1", "league.pool=7")
+    weights = selfplay.weights_of(learner.network)
+    for iteration in range(1, 8):
+        league.update(torch.zeros(len(league.members), 2), iteration, weights)
+    rng = np.random.default_rng(0)
+    for seed in range(200):  # shares whose sum is 1 but for rounding, either way
+        for member in league.past:
+            member.score = rng.random()
+        assert league.opponents(5, seed).which.min() >= 0
+
+
 def test_those_that_are_hard_to_beat_are_met_more_often_and_stay():
     learner, league = make_league()
     weights = selfplay.weights_of(learner.network)
@@ -132,6 +144,8 @@ def test_a_league_goes_on_where_it_was_saved(tmp_path):
         (["league.past=0.7", "league.fixed.greedy=0.4"], "at most 1"),
         (["league.fixed.greedy=-0.1"], "positive"),
         (["league.fixed.nobody=0.1"], "unknown policy 'nobody'"),
+        (["league.fixed.oracle=0.1"], "oracle"),
+        (["evaluation.against=[oracle]"], "oracle"),
     ],
 )
 def test_shares_and_opponents_that_cannot_be_are_refused(changes, message, tmp_path):

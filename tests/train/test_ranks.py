@@ -1,6 +1,7 @@
 """Data-parallel training: torchrun's processes take the steps that one process takes."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -127,6 +128,35 @@ def test_a_wrong_setting_is_said_once_by_the_leading_rank(tmp_path):
     said = [line for line in errors.splitlines() if line.startswith("training.selfplay:")]
     assert said == ["training.selfplay: unknown key 'learnin'; configs/default.yaml lists all keys"]
     assert not (tmp_path / "x").exists()
+
+
+def test_a_rank_that_lacks_a_file_ends_the_run_and_says_so(single, tmp_path):
+    # Two nodes with folders of their own: the opponent lies on the first one alone.
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder in (here, there):
+        folder.mkdir()
+    shutil.copy(single / LAST, here / "friend.safetensors")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    nodes = [
+        subprocess.Popen(
+            [
+                *(*TORCHRUN, "--nnodes", "2", "--node-rank", str(node), "--nproc-per-node", "1"),
+                *("--master-addr", "127.0.0.1", "--master-port", str(port), *RUN),
+                *("--set", "league.fixed={friend.safetensors: 0.2}", "--run-dir", "run"),
+            ],
+            cwd=folder,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+            text=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        for node, folder in enumerate((here, there))
+    ]
+    errors = [node.communicate(timeout=300)[1] for node in nodes]
+    assert all(node.returncode for node in nodes)
+    assert "training.selfplay: friend.safetensors: no such file" in errors[1]
 
 
 def test_parts_are_in_order_and_all_of_the_deals():

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,9 +16,10 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from briscola_env.arena.match import evaluate
-from briscola_env.checkpoint import BEST, LAST, Checkpoint
+from briscola_env.checkpoint import BEST, LAST, Checkpoint, read_tensors
 from briscola_env.policies import RandomPolicy, make_policy
 from briscola_env.policies.network import entropy, kl_from_uniform, masked_log_probs
+from briscola_env.rules import CheckpointError
 from training import selfplay
 from training.config import ConfigError, load_config
 
@@ -177,6 +179,10 @@ def test_a_killed_and_resumed_run_is_the_straight_one(run, tmp_path):
     result = train("--resume", folder)
     assert result.returncode == 0, result.stderr
     assert weights_digest(folder) == weights_digest(run)
+    mine, theirs = (read_tensors(path / "resume.safetensors") for path in (folder, run))
+    assert {name: array.tobytes() for name, array in mine[0].items()} == {
+        name: array.tobytes() for name, array in theirs[0].items()
+    }
     assert without_clocks(metrics(folder)) == without_clocks(metrics(run))
     steps = [
         event.step for event in EventAccumulator(str(folder)).Reload().Scalars("losses/entropy")
@@ -277,6 +283,42 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_what_was_saved(tmp_pa
     with pytest.raises(FloatingPointError, match="not finite"):
         selfplay.train(learner, folder)
     assert digest(folder / LAST) == saved
+
+
+def test_weights_that_the_last_step_has_ruined_are_never_saved():
+    changes = ["learning_rate=1e38", "epochs=1", "minibatch=100000"]
+    learner = selfplay.make_learner(load_config(None, [*TINY, *changes]))
+    with pytest.raises(FloatingPointError, match="weights are not finite in iteration 0"):
+        selfplay.iterate(learner)
+    assert learner.iteration == 0
+
+
+def test_a_run_that_ended_before_it_saved_begins_again(run, tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for name in ("config.yaml", "metrics.jsonl"):
+        (folder / name).write_bytes((run / name).read_bytes())
+    assert train("--run-dir", folder).returncode == 0
+    assert without_clocks(metrics(folder)) == without_clocks(metrics(run))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "letter.txt").touch()
+    assert "holds a run already" in train("--run-dir", tmp_path / "other").stderr
+
+
+def test_a_run_is_not_resumed_with_another_view_of_the_table(run, tmp_path):
+    folder = shutil.copytree(run, tmp_path / "run")
+    with pytest.raises(CheckpointError, match=r"it sees .*canonical"):
+        selfplay.restore(folder, ["frame=trump_first"])
+    with pytest.raises(CheckpointError, match="it sees"):
+        selfplay.restore(folder, ["show_points=own"])
+
+
+def test_the_best_margin_is_forgotten_when_it_was_over_another_opponent(run, tmp_path):
+    folder = shutil.copytree(run, tmp_path / "run")
+    known = selfplay.restore(folder, []).best_margin
+    assert np.isfinite(known)
+    assert selfplay.restore(folder, ["evaluation.against=[greedy, random]"]).best_margin == known
+    assert selfplay.restore(folder, ["evaluation.against=[random]"]).best_margin == -np.inf
 
 
 def test_a_full_disk_stops_the_run_in_one_line_and_keeps_what_was_saved(tmp_path):
