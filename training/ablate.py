@@ -2,7 +2,8 @@
 
     python -m training.ablate configs/ablations/settings.yaml --seeds 1 2 3 --out runs/ablations
 
-A run that is there already is not run again, so that the table can be continued.
+A run that is there already is not run again, so that the table can be continued; one that was there
+with other settings stops it.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from briscola_env.arena.match import evaluate
 from briscola_env.checkpoint import LAST, Checkpoint
 from briscola_env.policies import make_policy
 from training import selfplay
-from training.config import load_config
+from training.config import ConfigError, load_config
 
 
 @dataclass(frozen=True)
@@ -36,15 +37,20 @@ class Result:
 def ablate(
     settings: Path, seeds: Sequence[int], opponent: str, decks: int, out: Path
 ) -> list[Result]:
-    """Train every variant with every seed, unless it is there, and measure it."""
+    """Train every variant with every seed, unless it is there, and measure it.
+
+    ConfigError for settings that cannot be, or not those of a run that is there, before any work.
+    """
     plan = yaml.safe_load(settings.read_text())
     changes = {
         (name, seed): [*plan["base"], *variant, f"seed={seed}", "evaluation.every=100000"]
         for name, variant in plan["variants"].items()
         for seed in seeds
     }
-    for these in changes.values():
-        load_config(None, these)  # a wrong key is found now, not after an hour
+    for (name, seed), these in changes.items():
+        config, run_dir = load_config(None, these), out / f"{name}-{seed}"
+        if (run_dir / LAST).exists() and load_config(run_dir / selfplay.CONFIG) != config:
+            raise ConfigError(f"{run_dir} has a run with other settings: name another --out")
     results = []
     for (name, seed), these in track(changes.items(), description="ablations"):
         run_dir = out / f"{name}-{seed}"
@@ -52,6 +58,7 @@ def ablate(
             learner = selfplay.begin(run_dir, None, these)
             while learner.iteration < learner.config.iterations:
                 selfplay.iterate(learner)
+            selfplay.write_config(learner.config, run_dir)
             selfplay.to_checkpoint(learner).save(run_dir / LAST)
         rules = Checkpoint.load(run_dir / LAST).rules
         policy, yardstick = make_policy(str(run_dir / LAST), rules), make_policy(opponent, rules)
@@ -89,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results = ablate(
             options.settings, options.seeds, options.against, options.decks, options.out
         )
-    except (ValueError, OSError, KeyError) as error:
+    except (ValueError, OSError, KeyError, FloatingPointError) as error:
         print(f"training.ablate: {error}", file=sys.stderr)
         return 2
     print(table(results, options.against))

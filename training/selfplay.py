@@ -493,8 +493,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     try:
         if ranks.leads:
-            settings = yaml.safe_dump(learner.config.model_dump(), sort_keys=False)
-            replace_file(run_dir / CONFIG, settings.encode())
+            write_config(learner.config, run_dir)
         train(learner, run_dir)
         leave_ranks(ranks, 0)
     except (OSError, FloatingPointError, RuntimeError) as error:
@@ -505,6 +504,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"training.selfplay: {who}{error}; {how_to_go_on(run_dir)}", file=sys.stderr)
         return 2
     return 0
+
+
+def write_config(config: TrainingConfig, run_dir: Path) -> None:
+    """Write the merged settings of a run into its folder."""
+    settings = yaml.safe_dump(config.model_dump(), sort_keys=False)
+    replace_file(run_dir / CONFIG, settings.encode())
 
 
 def checked_config(preset: Path | None, changes: Sequence[str]) -> TrainingConfig:

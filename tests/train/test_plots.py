@@ -83,6 +83,23 @@ def test_variants_that_differ_in_one_setting_become_a_table(tmp_path, capsys):
     assert table.splitlines()[-2:] == capsys.readouterr().out.splitlines()[-2:]
 
 
+def test_a_run_with_other_settings_is_not_taken_for_a_variant(tmp_path, capsys):
+    plan, out = tmp_path / "plan.yaml", tmp_path / "runs"
+    small = "iterations=1, deals=16, minibatch=100, 'network.actor=[8]', device=cpu"
+    arguments = [str(plan), "--seeds", "1", "--against", "greedy", "--decks", "10"]
+    arguments += ["--out", str(out)]
+    plan.write_text(f"base: [{small}]\nvariants: {{base: []}}\n")
+    assert ablate.main(arguments) == 0
+    capsys.readouterr()
+    plan.write_text(f"base: [{small}]\nvariants: {{new: [], base: [gae_lambda=0.5]}}\n")
+    assert ablate.main(arguments) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said == [
+        f"training.ablate: {out / 'base-1'} has a run with other settings: name another --out"
+    ]
+    assert not (out / "new-1").exists()
+
+
 def test_every_planned_ablation_is_a_setting_that_exists():
     plan = yaml.safe_load((CONFIGS / "ablations" / "settings.yaml").read_text())
     for variant in plan["variants"].values():
