@@ -9,7 +9,7 @@ BIN = .venv/bin
 PIP_INSTALL = -m pip install -qq --disable-pip-version-check
 PYTEST = $(BIN)/pytest -n auto --maxprocesses 4
 
-.PHONY: train train-10min champion-2p champion-3p champion-4p test test-all test-modes fuzz lint test-base test-integrations rllib openspiel bench bench-quick clean
+.PHONY: train train-10min champion-2p champion-3p champion-4p champion-6p small-2p test test-all test-modes fuzz lint test-base test-integrations rllib openspiel bench bench-quick clean
 .PRECIOUS: .venv-base-%/ready
 
 # A run is never overwritten: each has a folder of its own. Another seed: `make train SEED=2`.
@@ -29,16 +29,20 @@ train-10min: .venv/ready-train
 	@$(BIN)/python -m training.plots $(RUN) --metric eval/margin_expert-v1
 	@$(BIN)/briscola evaluate $(RUN) --against expert-v1 --decks 20000 --seed 1
 
-# Players like those in models/: a run and a second one that begins with its weights. Their cards say
-# how long it takes.
-CHAMPION = runs/$@-$(shell date +%Y%m%d-%H%M%S)
+# Players like those in models/, from fresh weights: a run, and for some a second and a third that
+# begin with the weights of the one before. Their cards say how long it takes.
+MODELS = champion-2p champion-3p champion-4p champion-6p small-2p
+MODEL_RUNS = runs/$@-$(shell date +%Y%m%d-%H%M%S)
 
-champion-2p champion-3p champion-4p: export OMP_NUM_THREADS = 1
-champion-2p champion-3p champion-4p: .venv/ready-train
-	@folder=$(CHAMPION) && echo "$@: two runs, into $$folder" && \
-	$(BIN)/python -m training.selfplay --config configs/$@.yaml --run-dir $$folder/first && \
-	$(BIN)/python -m training.selfplay --config configs/$@-second.yaml --set start=$$folder/first/last.safetensors --run-dir $$folder/second && \
-	$(BIN)/briscola evaluate $$folder/second/last.safetensors --against expert-v1 --decks 20000 --seed 1
+$(MODELS): export OMP_NUM_THREADS = 1
+$(MODELS): .venv/ready-train
+	@folder=$(MODEL_RUNS) start=null && echo "$@: into $$folder" && \
+	for config in $(wildcard configs/$@.yaml configs/$@-second.yaml configs/$@-third.yaml); do \
+	  run=$$folder/$$(basename $$config .yaml) && \
+	  $(BIN)/python -m training.selfplay --config $$config --set start=$$start --run-dir $$run && \
+	  start=$$run/last.safetensors || exit; \
+	done && \
+	$(BIN)/briscola evaluate $$start --against expert-v1 --decks 20000 --seed 1
 
 # One thread a process: the tests run in several processes already.
 test test-all test-modes: export OMP_NUM_THREADS = 1
