@@ -208,6 +208,7 @@ def describe(checkpoint: Checkpoint, file: Path) -> str:
 
     CheckpointError if the weights do not fit.
     """
+    from briscola_env.policies.exact import WORLDS
     from briscola_env.policies.network import from_checkpoint
 
     data, encoder = file.read_bytes(), checkpoint.encoder
@@ -223,7 +224,11 @@ def describe(checkpoint: Checkpoint, file: Path) -> str:
         hidden[0] += f" with all suits read alike in {sizes['suits']}"
     plays = "its most probable action"
     if checkpoint.exact_endgame:
-        plays += "; from the reply before the last draw on, the exact end game"
+        plays += (
+            "; from the reply before the last draw on, the exact end game"
+            if checkpoint.rules.players == 2
+            else f"; from the empty stock on, the best card on average over {WORLDS} solved worlds"
+        )
     lines = [
         ("file", f"{file}, {len(data):,} bytes"),
         ("sha256", hashlib.sha256(data).hexdigest()),

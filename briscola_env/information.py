@@ -8,17 +8,18 @@ rule out.
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from briscola_env.cards import CARDS_PER_SUIT, NUM_CARDS, SEVEN, SUIT_CARDS, TWO
 from briscola_env.engine import class_claim_holds, hand_count_one, named_strength
 from briscola_env.jit import bit, kernel, lowest, popcount
-from briscola_env.rng import random_below
+from briscola_env.rng import child_seed, random_below
 from briscola_env.rules import (
     EXCHANGE_SEVEN,
     EXCHANGE_TWO,
     FIRST_SIGNAL,
 )
-from briscola_env.state import MAX_HISTORY, MAX_PLAYERS
+from briscola_env.state import MAX_HISTORY, MAX_PLAYERS, States
 
 _TWO_TRUMPS = 2  # index in rules.WITHDRAW
 _FIRST_TRICK, _LAST_TRICKS = 1, 2  # bits of the index in rules.SHOW_PARTNER
@@ -285,3 +286,26 @@ def resample(info_states: Any, seeds: Any, out: Any) -> None:
     for i in range(len(info_states)):
         out[i] = info_states[i]
         resample_one(info_states[i], seeds[i], out[i])
+
+
+@kernel
+def _sample_worlds(info_states: Any, seeds: Any, worlds: Any, world_seeds: Any) -> None:
+    count = world_seeds.shape[1]
+    for i in range(len(info_states)):
+        for k in range(count):
+            world_seeds[i, k] = child_seed(seeds[i], k)
+            worlds[i * count + k] = info_states[i]
+            resample_one(info_states[i], world_seeds[i, k], worlds[i * count + k])
+
+
+def sample_worlds(
+    info_states: States, seeds: NDArray[np.uint64], count: int
+) -> tuple[States, NDArray[np.uint64]]:
+    """`count` random worlds of each info state [N], as `resample` makes them, and their seeds.
+
+    Both are [N, count]; the seeds are children of `seeds` [N].
+    """
+    worlds = np.empty(len(info_states) * count, info_states.dtype)
+    world_seeds = np.empty((len(info_states), count), np.uint64)
+    _sample_worlds(info_states, seeds, worlds, world_seeds)
+    return worlds.reshape(world_seeds.shape), world_seeds

@@ -21,7 +21,8 @@ from briscola_env.dealing import deal
 from briscola_env.engine import legal_actions, step
 from briscola_env.information import info_state
 from briscola_env.policies.base import Policy
-from briscola_env.policies.endgame import ExactEndgame, exact_cards
+from briscola_env.policies.endgame import exact_cards
+from briscola_env.policies.exact import ExactEndgame
 from briscola_env.rng import child_seeds
 from briscola_env.rules import STUDY_DECKS, InvalidRulesError, Rules
 from briscola_env.state import GAME_STATE, States, new_states

@@ -10,7 +10,7 @@ from briscola_env.arena.phases import COUNTS, _open_points, by_phase
 from briscola_env.arena.play import deal_episodes, episode_seeds, play_deals
 from briscola_env.cards import CARDS_PER_SUIT, POINTS_OF, cards_of
 from briscola_env.policies import GreedyPolicy, RandomPolicy
-from briscola_env.policies.endgame import ExactEndgame
+from briscola_env.policies.exact import ExactEndgame
 from briscola_env.rules import Rules
 from tests.tables import OPTIONS, fewer, positions
 

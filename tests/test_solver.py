@@ -3,58 +3,17 @@
 import subprocess
 import sys
 from collections import Counter
-from functools import cache
 
 import numpy as np
 import pytest
 
 from briscola_env.cards import cards_of
 from briscola_env.engine import step
-from briscola_env.policies.base import RandomPolicy
-from briscola_env.policies.endgame import ExactEndgame, exact_cards
-from briscola_env.policies.solver import action_values, mistakes, solve
+from briscola_env.policies.endgame import exact_cards
+from briscola_env.policies.solver import action_values, solve
 from briscola_env.rules import Rules
-from tests.naive import POINTS, trick_winner
+from tests.minimax import minimax
 from tests.positions import legal_rows, random_positions, views
-
-
-def minimax(state):
-    """Value of each card for the seat to act: plain minimax over tuples, nothing pruned."""
-    n, sides, trump = int(state["players"]), int(state["sides"]), int(state["trump"])
-    mine = int(state["current_player"]) % sides
-    stock = [int(card) for card in state["stock"][: int(state["stock_count"])]][::-1]
-    draws = (*stock, int(state["face_up"])) if state["face_up"] >= 0 else ()
-
-    def after(hands, table, leader, drawn, card):
-        seat = (leader + len(table)) % n
-        hands = [hand - {card} if who == seat else hand for who, hand in enumerate(hands)]
-        table = (*table, (seat, card))
-        if len(table) < n:
-            return value(tuple(hands), table, leader, drawn)
-        winner = trick_winner(list(table), trump)
-        won = sum(POINTS[c % 10] for _, c in table) if winner % sides == mine else 0
-        if drawn < len(draws):
-            for k in range(n):
-                who = (winner + k) % n
-                hands[who] = hands[who] | {draws[drawn + k]}
-            drawn += n
-        return won + value(tuple(hands), (), winner, drawn)
-
-    @cache
-    def value(hands, table, leader, drawn):
-        seat = (leader + len(table)) % n
-        if not hands[seat]:
-            return 0
-        values = [after(hands, table, leader, drawn, card) for card in hands[seat]]
-        return max(values) if seat % sides == mine else min(values)
-
-    hands = tuple(frozenset(cards_of(state["hands"][seat])) for seat in range(n))
-    leader = int(state["leader"])
-    table = tuple(
-        ((leader + k) % n, int(state["table"][k])) for k in range(int(state["table_count"]))
-    )
-    seat = int(state["current_player"])
-    return {card: after(hands, table, leader, 0, card) for card in hands[seat]}
 
 
 @pytest.mark.parametrize(
@@ -117,20 +76,6 @@ def test_a_finished_deal_is_worth_nothing_and_an_info_state_is_refused():
     assert values.tolist() == best.tolist() == [0, 0]
     with pytest.raises(ValueError, match="hides cards"):
         solve(views(random_positions(Rules(), 1, 10, seed=0)))
-
-
-def test_exact_endgame_makes_no_mistake_in_the_last_tricks_and_asks_its_policy_before():
-    policy = ExactEndgame(RandomPolicy())
-    states = random_positions(Rules(), 400, np.arange(400) % 6 + 34, seed=3)
-    seeds = np.arange(400).astype(np.uint64)
-    actions = policy.act(views(states), legal_rows(states), seeds)
-    assert (mistakes(states, actions) == 0).all()
-    random = RandomPolicy().act(views(states), legal_rows(states), seeds)
-    assert mistakes(states, random).mean() > 1
-    early = random_positions(Rules(), 100, 20, seed=3)
-    asked = policy.act(views(early), legal_rows(early), seeds[:100])
-    alone = RandomPolicy().act(views(early), legal_rows(early), seeds[:100])
-    assert (asked == alone).all()
 
 
 def test_the_reply_before_the_last_draw_is_best_on_average_over_the_cards_it_may_draw():

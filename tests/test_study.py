@@ -10,7 +10,7 @@ from briscola_env.dealing import deal
 from briscola_env.engine import legal_actions, step
 from briscola_env.information import info_state
 from briscola_env.policies import ExpertPolicy, GreedyPolicy, RandomPolicy
-from briscola_env.policies.endgame import ExactEndgame
+from briscola_env.policies.exact import ExactEndgame
 from briscola_env.rules import STUDY_DECKS, InvalidRulesError, Rules
 from briscola_env.state import new_states
 from briscola_env.study import (

@@ -29,14 +29,14 @@ from briscola_env.arena.play import join_deals, play_parts
 from briscola_env.arena.report import ProgressBar, print_table
 from briscola_env.checkpoint import BEST, Checkpoint, replace_file
 from briscola_env.engine import step
-from briscola_env.information import resample
+from briscola_env.information import sample_worlds
 from briscola_env.policies import Policy, checkpoint_of
 from briscola_env.policies.base import act_where_free, show_turns
 from briscola_env.policies.beliefs import turn_back
-from briscola_env.policies.endgame import ExactEndgame, endgame_margins
+from briscola_env.policies.exact import ExactEndgame, open_margins
 from briscola_env.policies.netsearch import PRIOR_POINTS
 from briscola_env.policies.network import NetworkPolicy, from_checkpoint, policy_of
-from briscola_env.rng import child_seed, child_seeds
+from briscola_env.rng import child_seed
 from briscola_env.rules import Rules
 from briscola_env.state import States
 from training.config import load_config
@@ -66,7 +66,7 @@ class Target:
 
     @property
     def exact(self) -> bool:
-        """Whether it plays the last tricks of two players exactly: nothing is won from it there."""
+        """Whether it has the last tricks solved: little or nothing is won from it there."""
         return isinstance(self.policy, ExactEndgame)
 
 
@@ -220,14 +220,9 @@ class ModelSearch:
         self, infos: States, seeds: NDArray[np.uint64]
     ) -> tuple[States, NDArray[np.uint64]]:
         """Full states [N, WORLDS] that explain what was played, and a seed for each."""
-        luck = np.empty((len(infos), CANDIDATES), np.uint64)
-        for seed, row in zip(seeds, luck, strict=True):
-            child_seeds(seed, 0, row)
-        copies = np.repeat(infos, CANDIDATES)
-        worlds = copies.copy()
-        resample(copies, luck.ravel(), worlds)
-        pasts = worlds.copy()
-        pasts["observer"] = copies["observer"]
+        worlds, luck = sample_worlds(infos, seeds, CANDIDATES)
+        pasts = worlds.ravel().copy()
+        pasts["observer"] = np.repeat(infos["observer"], CANDIDATES)
         left, going = np.ones(luck.shape, np.bool_), np.ones(len(infos), np.bool_)
         while going.any():
             rows = np.flatnonzero(left & going[:, None])
@@ -244,7 +239,7 @@ class ModelSearch:
         places = np.arange(WORLDS) % left.sum(axis=1, keepdims=True)
         chosen = np.take_along_axis(order, places, axis=1)
         return (
-            np.take_along_axis(worlds.reshape(luck.shape), chosen, axis=1),
+            np.take_along_axis(worlds, chosen, axis=1),
             np.take_along_axis(luck, chosen, axis=1),
         )
 
@@ -267,7 +262,8 @@ class ModelSearch:
             if self.exact:
                 solved = ~over & (moved["trick"] == moved["draws"]) & (moved["table_count"] == 0)
                 rows = acting[solved]
-                margins[rows] = endgame_margins(moved[solved])[np.arange(len(rows)), seats[rows]]
+                if rows.size:
+                    margins[rows] = open_margins(moved[solved])[np.arange(len(rows)), seats[rows]]
                 over |= solved
             if self.network:
                 turns[acting] += moved["current_player"] == seats[acting]

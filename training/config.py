@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from briscola_env.encoding import FRAMES, SHOW_POINTS, Encoder
 from briscola_env.policies.endgame import MOST_CARDS
+from briscola_env.policies.exact import can_solve_end
 from briscola_env.rules import InvalidRulesError, Rules
 
 DEFAULT = Path(__file__).parent.parent / "configs" / "default.yaml"
@@ -109,10 +110,11 @@ class TrainingConfig(Section):
         shares = [self.league.past, *self.league.fixed.values()]
         if min(shares) < 0 or sum(shares) > 1 + 1e-9:  # 0.7 + 0.2 + 0.1 is more than 1
             raise ValueError(f"league: shares {shares} are to be positive and at most 1 together")
-        if self.exact_endgame and (self.table.players != 2 or self.table.hand_size > MOST_CARDS):
+        if self.exact_endgame and not can_solve_end(self.table):
             raise ValueError(
-                f"exact_endgame needs players=2 with hand_size up to {MOST_CARDS}, "
-                f"not players={self.table.players} with hand_size={self.table.hand_size}"
+                f"exact_endgame needs players=2, 4 or 6 with hand_size up to {MOST_CARDS} and no "
+                f"signals, not players={self.table.players} with hand_size={self.table.hand_size} "
+                f"and signals={self.table.signals}"
             )
         return self
 

@@ -16,7 +16,8 @@ from briscola_env.encoding import Encoder
 from briscola_env.engine import legal_actions, step, trick_margins
 from briscola_env.information import info_state
 from briscola_env.policies.base import Policy
-from briscola_env.policies.endgame import endgame_margins, exact_cards
+from briscola_env.policies.endgame import exact_cards
+from briscola_env.policies.exact import open_margins
 from briscola_env.rng import deal_seeds, decision_seeds
 from briscola_env.state import new_states
 
@@ -70,9 +71,9 @@ def collect(
     Only decisions of `choose` are kept: the slots of an opponent's seats are not valid.
 
     reward_points: card points that make a reward of 1. A trick's points, less the mean of what the
-    other sides won in it, reward every seat of a side for its last decision. exact_endgame (two
-    players): the end game is played exactly, and what it is worth is the reward for the decisions
-    before.
+    other sides won in it, reward every seat of a side for its last decision. exact_endgame: the end
+    is not played by `choose`; what it is worth with all hands open (`open_margins`) is the reward
+    for the decisions before.
     """
     rules, n = encoder.rules, len(seeds)
     states = new_states(rules, n)
@@ -123,7 +124,8 @@ def collect(
         over = playing["current_player"] < 0
         if exact_endgame:
             open_hands = finished & (playing["trick"] == playing["draws"])
-            gains[open_hands] += endgame_margins(playing[open_hands])
+            if open_hands.any():
+                gains[open_hands] += open_margins(playing[open_hands])
             over |= open_hands
         rollout.margins[live] += gains
         rollout.rewards[live[:, None], np.arange(rules.players), counts[live] - 1] += (

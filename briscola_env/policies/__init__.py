@@ -5,7 +5,7 @@ from pathlib import Path
 
 from briscola_env.checkpoint import SB3_SUFFIX, SUFFIX, Checkpoint, released_models
 from briscola_env.policies.base import Policy, RandomPolicy
-from briscola_env.policies.endgame import ExactEndgame
+from briscola_env.policies.exact import ExactEndgame
 from briscola_env.policies.expert import ExpertPolicy
 from briscola_env.policies.heuristics import GreedyPolicy
 from briscola_env.policies.ismcts import IsmctsPolicy
@@ -62,7 +62,7 @@ def make_policy(name: str, rules: Rules) -> Policy:
 
     worlds = _count(name, argument.partition(":")[0])
     search = NetworkSearch(Checkpoint.load(path), rules, worlds, name)
-    return ExactEndgame(search) if rules.players == 2 else search
+    return ExactEndgame(search) if rules.players == 2 or search.solves else search
 
 
 def _count(name: str, text: str) -> int:

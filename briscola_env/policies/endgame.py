@@ -18,7 +18,6 @@ from briscola_env.cards import NUM_CARDS, POINTS_OF
 from briscola_env.engine import beats
 from briscola_env.information import unseen_one
 from briscola_env.jit import bit, kernel, lowest, popcount
-from briscola_env.policies.base import Policy
 from briscola_env.state import States
 
 MOST_CARDS = 3
@@ -242,24 +241,3 @@ def exact_cards(info_states: States) -> NDArray[np.int64]:
     cards = np.empty(len(info_states), np.int64)
     _choose_exactly(info_states, cards)
     return cards
-
-
-class ExactEndgame:
-    """Any policy, with the end game of two players played exactly (`exact_cards`).
-
-    policy: who plays everything else; only those rows are handed on to it.
-    """
-
-    def __init__(self, policy: Policy) -> None:
-        self.policy = policy
-        self.name = policy.name
-
-    def act(
-        self, info_states: States, legal: NDArray[np.bool_], seeds: NDArray[np.uint64]
-    ) -> NDArray[np.int64]:
-        """See `Policy.act`."""
-        actions = exact_cards(info_states)
-        rest = np.flatnonzero(actions < 0)
-        if len(rest):
-            actions[rest] = self.policy.act(info_states[rest], legal[rest], seeds[rest])
-        return actions

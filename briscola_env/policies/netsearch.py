@@ -5,19 +5,15 @@ to act again, where the critic says what is still to come. With two players an e
 instead. The prior decides between what the worlds cannot tell apart.
 """
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from briscola_env.checkpoint import Checkpoint
 from briscola_env.engine import step, trick_margins
-from briscola_env.information import resample
-from briscola_env.jit import kernel
+from briscola_env.information import sample_worlds
 from briscola_env.policies.base import act_where_free, show_turns
-from briscola_env.policies.endgame import MOST_CARDS, endgame_margins
+from briscola_env.policies.exact import can_solve_end, open_margins
 from briscola_env.policies.network import NetworkPolicy, sample_actions
-from briscola_env.rng import child_seed
 from briscola_env.rules import Rules
 from briscola_env.state import States
 
@@ -25,14 +21,6 @@ PRIOR_POINTS = 1.0
 """Card points that one nat of the network's log-probability counts."""
 
 _ROWS = 32  # decisions searched at once: their worlds stay in the cache
-
-
-@kernel
-def _world_seeds(seeds: Any, out: Any) -> None:
-    """`out[i, w]`: the seed of world w of decision i."""
-    for i in range(out.shape[0]):
-        for world in range(out.shape[1]):
-            out[i, world] = child_seed(seeds[i], world)
 
 
 class NetworkSearch:
@@ -45,6 +33,8 @@ class NetworkSearch:
         self.name = name
         self.network = NetworkPolicy(checkpoint, rules, name)
         self.worlds = worlds
+        exact = rules.players == 2 or checkpoint.exact_endgame
+        self.solves = exact and can_solve_end(rules)
 
     def act(
         self, info_states: States, legal: NDArray[np.bool_], seeds: NDArray[np.uint64]
@@ -58,16 +48,12 @@ class NetworkSearch:
         """The best action of each of a few decisions."""
         prior = np.log(np.maximum(self.network.probabilities(infos, legal), 1e-9))
         scores = np.where(legal, PRIOR_POINTS * prior, -np.inf)
-        world_seeds = np.empty((len(infos), self.worlds), np.uint64)
-        _world_seeds(seeds, world_seeds)
-        copies = np.repeat(infos, self.worlds)
-        worlds = copies.copy()
-        resample(copies, world_seeds.ravel(), worlds)
+        worlds, luck = sample_worlds(infos, seeds, self.worlds)
         rows, moves = np.nonzero(legal)
-        tried = worlds.reshape(len(infos), self.worlds)[rows].ravel()
         seats = np.repeat(infos["observer"][rows].astype(np.int64), self.worlds)
-        luck = world_seeds[rows].ravel()
-        margins = self._look_ahead(tried, np.repeat(moves, self.worlds), seats, luck)
+        margins = self._look_ahead(
+            worlds[rows].ravel(), np.repeat(moves, self.worlds), seats, luck[rows].ravel()
+        )
         scores[rows, moves] += margins.reshape(len(rows), self.worlds).mean(axis=1)
         best: NDArray[np.int64] = scores.argmax(axis=1)
         return best
@@ -80,8 +66,7 @@ class NetworkSearch:
         luck: NDArray[np.uint64],
     ) -> NDArray[np.float64]:
         """Margins [K], in card points, that `seats` may expect from moves in full states."""
-        players, each = int(states["players"][0]), np.arange(len(states))
-        solved = players == 2 and int(states["hand_size"][0]) <= MOST_CARDS
+        each = np.arange(len(states))
         margins, open_game = np.zeros(len(states)), np.ones(len(states), np.bool_)
         acting, choices = each, moves
         while acting.size:
@@ -92,12 +77,13 @@ class NetworkSearch:
             ended = np.flatnonzero(states["trick"] > before)
             if ended.size:
                 margins[ended] += trick_margins(states[ended])[np.arange(len(ended)), seats[ended]]
-            if solved:
+            if self.solves:
                 empty = states["trick"] >= states["draws"]
                 known = ended[(empty & (states["current_player"] >= 0))[ended]]
-                ahead = endgame_margins(states[known])
-                margins[known] += ahead[np.arange(len(known)), seats[known]]
-                open_game[known] = False
+                if known.size:
+                    ahead = open_margins(states[known])
+                    margins[known] += ahead[np.arange(len(known)), seats[known]]
+                    open_game[known] = False
             open_game &= states["current_player"] >= 0
             acting = np.flatnonzero(open_game & (states["current_player"] != seats))
             choices = self._answers(states, acting, luck)

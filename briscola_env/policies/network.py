@@ -16,7 +16,7 @@ from briscola_env.checkpoint import Checkpoint
 from briscola_env.information import info_state
 from briscola_env.jit import kernel
 from briscola_env.policies.base import Policy
-from briscola_env.policies.endgame import ExactEndgame
+from briscola_env.policies.exact import ExactEndgame
 from briscola_env.rng import number_below
 from briscola_env.rules import CheckpointError, Rules
 from briscola_env.state import States

@@ -36,7 +36,12 @@ def test_a_preset_lies_over_the_default_and_changes_lie_over_both(tmp_path):
         (["rules.colour=red"], "unknown rule 'colour'"),
         (["network.actor=[0]"], "at least 1"),
         (["frame=table", "network.suits=8"], "frame=canonical, not frame=table"),
-        (["exact_endgame=true", "rules.players=4"], "exact_endgame needs players=2"),
+        (["exact_endgame=true", "rules.players=3"], "exact_endgame needs players=2, 4 or 6"),
+        (["exact_endgame=true", "rules.hand_size=5"], "not players=2 with hand_size=5"),
+        (
+            ["exact_endgame=true", "rules.players=4", "rules.signals=free"],
+            "exact_endgame needs players=2, 4 or 6 with hand_size up to 3 and no signals",
+        ),
         (["seed"], "key=value"),
         ([f"seed={2**63}"], "seed=9223372036854775808"),
         (["network.actor=[1"], "not YAML"),

@@ -81,6 +81,22 @@ def test_with_the_exact_end_game_seats_stop_at_the_empty_stock_and_rewards_still
     assert (np.abs(exact.margins) <= 120).all()
 
 
+@pytest.mark.parametrize("players", [4, 6])
+def test_with_the_exact_end_game_teams_stop_at_the_empty_stock_and_rewards_still_sum(players):
+    rules = Rules(players=players)
+    encoder = Encoder(rules)
+    exact = collect(encoder, seeds(60), random_choices(), 40, exact_endgame=True)
+    plain = collect(encoder, seeds(60), random_choices(), 40)
+    before = rules.num_tricks - 3
+    assert (exact.valid.sum(axis=-1) == before).all()
+    np.testing.assert_array_equal(exact.actions[..., :before], plain.actions[..., :before])
+    np.testing.assert_allclose(exact.rewards.sum(-1) * 40, exact.margins, atol=1e-3)
+    np.testing.assert_array_equal(exact.margins[:, ::2].T, [exact.margins[:, 0]] * (players // 2))
+    np.testing.assert_array_equal(exact.margins[:, 1], -exact.margins[:, 0])
+    assert (exact.margins != plain.margins).any()
+    assert (np.abs(exact.margins) <= 120).all()
+
+
 def test_advantages_of_a_game_of_two_tricks_are_those_computed_by_hand():
     # Seat 0 wins 10 points in the first trick and loses 4 in the second; reward unit 1 point.
     rewards = np.array([[[10.0, -4.0], [-10.0, 4.0]]], np.float32)
