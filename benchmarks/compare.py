@@ -19,8 +19,16 @@ from benchmarks.timing import ONE_THREAD
 ROOT = Path(__file__).parent.parent
 REPEATS, QUICK_REPEATS = 5, 2
 PACKAGES = (
-    *("numpy", "numba", "gymnasium", "pettingzoo", "open_spiel", "pgx", "jax", "jaxlib"),
-    *("rlcard", "shimmy"),
+    "numpy",
+    "numba",
+    "gymnasium",
+    "pettingzoo",
+    "open_spiel",
+    "pgx",
+    "jax",
+    "jaxlib",
+    "rlcard",
+    "shimmy",
 )
 
 _VERSIONS = """

@@ -92,7 +92,8 @@ def _add_table_options(parser: argparse.ArgumentParser) -> None:
         "--deck", choices=STUDY_DECKS, metavar="NAME", help=f"{' or '.join(STUDY_DECKS)} (docs)"
     )
     parser.add_argument(
-        *("--rule", "-r"),
+        "--rule",
+        "-r",
         action="append",
         default=[],
         metavar="NAME=VALUE",

@@ -66,7 +66,8 @@ def features(rules: Rules) -> tuple[Feature, ...]:
         ("table", n * NUM_CARDS, "by relative seat: its card on the table"),
         ("played", n * NUM_CARDS, "by relative seat: all its plays of this deal, table included"),
         (
-            *("known", n * NUM_CARDS),
+            "known",
+            n * NUM_CARDS,
             "by relative seat: cards that the observer knows to be in its hand "
             "(for the observer itself: those that others know)",
         ),
@@ -76,12 +77,14 @@ def features(rules: Rules) -> tuple[Feature, ...]:
         ("stock", draws + 1, "one-hot: how many more times every seat will draw"),
         ("trick", rules.num_tricks, "one-hot: number of the trick; all 0 when the deal is over"),
         (
-            *("message", n * len(rules.messages)),
+            "message",
+            n * len(rules.messages),
             "by relative seat, one-hot: the message last heard from it in this deal",
         ),
         ("wins", match, "by relative side, one-hot: deals won in this match"),
         (
-            *("points", sides * POINT_BITS),
+            "points",
+            sides * POINT_BITS,
             "by relative side: card points in this deal as a binary number, lowest bit first; "
             "0 while hidden",
         ),

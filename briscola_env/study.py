@@ -113,8 +113,12 @@ def build_tree(rules: Rules) -> GameTree:
         first = np.append(0, counts.cumsum())
         margin = states["scores"][:, 0] - states["scores"][:, 1]
         level = Level(
-            *(seats.astype(np.int8), np.where(infoset < 0, -1, infoset + sets), first),
-            *(margin, action.astype(np.int8), choice),
+            seats.astype(np.int8),
+            np.where(infoset < 0, -1, infoset + sets),
+            first,
+            margin,
+            action.astype(np.int8),
+            choice,
         )
         levels.append(level)
         rows, action = np.nonzero(legal)

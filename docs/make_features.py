@@ -19,8 +19,11 @@ def sizes_table() -> str:
         env = briscola_v0.raw_env(players=players)
         space = env.observation_space("player_0")
         cells = [
-            *(players, len(env.rules.deck), env.rules.num_tricks),
-            *(space["observation"].shape[0], space["action_mask"].shape[0]),
+            players,
+            len(env.rules.deck),
+            env.rules.num_tricks,
+            space["observation"].shape[0],
+            space["action_mask"].shape[0],
             env.state_space.shape[0],
         ]
         lines.append(f"| {' | '.join(map(str, cells))} |")

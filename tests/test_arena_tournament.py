@@ -89,7 +89,9 @@ def test_a_pair_gets_the_result_that_evaluate_gives_it(tmp_path, players):
         expected = evaluate(POLICIES[labels[i]], POLICIES[labels[j]], rules, decks, seed=3)
         match = table.matches[i, j]
         assert (match.wins, match.draws, match.losses) == (
-            *(expected.wins, expected.draws, expected.losses),
+            expected.wins,
+            expected.draws,
+            expected.losses,
         )
         assert match.margin == expected.margin
         if players != 3:

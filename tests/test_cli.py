@@ -311,7 +311,9 @@ def test_recorded_deals_replay_and_a_changed_one_is_named(capsys, tmp_path):
     file = tmp_path / "games.jsonl"
     evaluated(capsys, f"greedy --decks 10 --record {file}")
     assert run(capsys, f"replay {file}") == (
-        *(0, "40 of 40 deals replay to the same result\n", ""),
+        0,
+        "40 of 40 deals replay to the same result\n",
+        "",
     )
     lines = file.read_text().splitlines()
     record = json.loads(lines[8])

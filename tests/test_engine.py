@@ -152,7 +152,9 @@ def test_every_leader_and_every_winner(players: int, last: bool) -> None:
         worth = sum(WORTH.get(card % 10, 0) for card in cards)
         sides = state["sides"]
         assert (state["last_winner"], state["last_points"], state["leader"]) == (
-            *(winner, worth, winner),
+            winner,
+            worth,
+            winner,
         )
         assert state["current_player"] == (-1 if last else winner)
         assert state["scores"].tolist() == [worth * (s == winner % sides) for s in range(3)]

@@ -145,7 +145,7 @@ def test_spawned_workers_make_them_by_their_ids_and_play_the_same_games() -> Non
 
 def test_gymnasium_s_own_spawned_workers_play_the_same_games() -> None:
     envs = gymnasium.make_vec(
-        *(ID, 2, "async"), vector_kwargs={"context": "spawn", "shared_memory": False}, **SINGLE
+        ID, 2, "async", vector_kwargs={"context": "spawn", "shared_memory": False}, **SINGLE
     )
     observations, info = envs.reset(seed=[7, 8])
     singles = [BriscolaEnv(**SINGLE) for _ in range(2)]

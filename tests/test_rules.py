@@ -184,7 +184,9 @@ def test_names_of_actions() -> None:
     rules = Rules(players=4, signals="conventional")
     assert [rules.action_name(a) for a in (0, 19, 38)] == ["2d", "Ac", "3b"]
     assert [rules.action_name(a) for a in (40, 41, 42)] == [
-        *("EXCHANGE_SEVEN", "EXCHANGE_TWO", "WITHDRAW"),
+        "EXCHANGE_SEVEN",
+        "EXCHANGE_TWO",
+        "WITHDRAW",
     ]
     named = {43: "HAVE_A", 48: "HAVE_LOW", 49: "NO_TRUMP", 50: "HAVE_CARICO", 51: "REL-9"}
     named |= {59: "REL-1", 60: "REL+1", 68: "REL+9"}

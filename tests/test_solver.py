@@ -19,8 +19,14 @@ from tests.positions import legal_rows, random_positions, views
 @pytest.mark.parametrize(
     ("players", "tricks", "count"),
     [
-        *((2, 3, 1500), (2, 4, 500), (2, 6, 40)),
-        *((3, 3, 300), (3, 4, 30), (4, 2, 500), (4, 3, 60), (6, 2, 60)),
+        (2, 3, 1500),
+        (2, 4, 500),
+        (2, 6, 40),
+        (3, 3, 300),
+        (3, 4, 30),
+        (4, 2, 500),
+        (4, 3, 60),
+        (6, 2, 60),
     ],
 )
 def test_solver_equals_plain_minimax(players, tricks, count):

@@ -124,10 +124,12 @@ def make_exploiter(target: Target, seed: int) -> Learner:
         return make_learner(load_config(None, changes))
     network = from_checkpoint(frozen, target.name)
     changes += [
-        *(f"frame={frozen.frame}", f"show_points={frozen.show_points}"),
+        f"frame={frozen.frame}",
+        f"show_points={frozen.show_points}",
         f"reward_points={frozen.reward_points}",
         *(f"network.{part}={network.sizes[part]}" for part in ("suits", "actor", "critic")),
-        *("learning_rate=1.0e-3", "entropy_coef=0.01"),  # it can play already
+        "learning_rate=1.0e-3",
+        "entropy_coef=0.01",  # it can play already
     ]
     learner = make_learner(load_config(None, changes))
     learner.network.load_state_dict(network.state_dict())

@@ -161,8 +161,14 @@ def train(args: Args) -> Checkpoint:
         print(f"{iteration + 1}/{args.iterations}  {shown}  decisions/s {speed:,.0f}")
     facts = {"algorithm": "CleanRL-style PPO", "seed": args.seed, "decisions": decisions}
     return Checkpoint(
-        *(rules, encoder.frame, encoder.show_points, False, REWARD_POINTS),
-        *(network.sizes, facts, weights_of(network)),
+        rules=rules,
+        frame=encoder.frame,
+        show_points=encoder.show_points,
+        exact_endgame=False,
+        reward_points=REWARD_POINTS,
+        network=network.sizes,
+        training=facts,
+        weights=weights_of(network),
     )
 
 

@@ -46,7 +46,10 @@ from training.selfplay import CONFIG, checked_config, new_run
 DEFAULTS = ("league.past=0.25", "league.every=10", "league.pool=3")
 STATE = "rllib-"  # and the iteration: RLlib's own checkpoint, in the folder of a run
 LOSSES = (
-    *("policy_loss", "vf_loss", "entropy", "vf_explained_var"),
+    "policy_loss",
+    "vf_loss",
+    "entropy",
+    "vf_explained_var",
     "gradients_default_optimizer_global_norm",
 )
 PLAYED = (ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME)
@@ -190,9 +193,14 @@ def to_checkpoint(algorithm: Algorithm, config: TrainingConfig) -> Checkpoint:
         "iterations": algorithm.iteration,
     }
     return Checkpoint(
-        *(config.table, config.frame, config.show_points, False, config.reward_points),
-        *(config.network_sizes, facts),
-        {name.removeprefix("network."): array for name, array in weights.items()},
+        rules=config.table,
+        frame=config.frame,
+        show_points=config.show_points,
+        exact_endgame=False,
+        reward_points=config.reward_points,
+        network=config.network_sizes,
+        training=facts,
+        weights={name.removeprefix("network."): array for name, array in weights.items()},
     )
 
 

@@ -106,7 +106,7 @@ def collect_deals(learner: Learner) -> Collected:
 
     with torch.inference_mode(), learner.autocast():
         rollout = collect(
-            *(learner.encoder, deals, choose, config.reward_points, config.exact_endgame, opponents)
+            learner.encoder, deals, choose, config.reward_points, config.exact_endgame, opponents
         )
     return Collected(rollout, opponents, seconds)
 
@@ -197,8 +197,13 @@ def update(learner: Learner, batch: Batch) -> dict[str, float]:
             "a smaller learning_rate may help"
         )
     names = (
-        *("policy_loss", "value_loss", "entropy", "uniform_kl"),
-        *("approx_kl", "clip_fraction", "grad_norm"),
+        "policy_loss",
+        "value_loss",
+        "entropy",
+        "uniform_kl",
+        "approx_kl",
+        "clip_fraction",
+        "grad_norm",
     )
     _, error = moments(learner.ranks, batch.returns - batch.values)
     _, spread = moments(learner.ranks, batch.returns)
@@ -287,8 +292,14 @@ def to_checkpoint(learner: Learner) -> Checkpoint:
         "measured": learner.measured,
     }
     return Checkpoint(
-        *(config.table, config.frame, config.show_points, config.exact_endgame),
-        *(config.reward_points, learner.network.sizes, facts, weights_of(learner.network)),
+        rules=config.table,
+        frame=config.frame,
+        show_points=config.show_points,
+        exact_endgame=config.exact_endgame,
+        reward_points=config.reward_points,
+        network=learner.network.sizes,
+        training=facts,
+        weights=weights_of(learner.network),
     )
 
 
@@ -411,8 +422,13 @@ def train(learner: Learner, run_dir: Path) -> None:
     signals = (signal.SIGINT, signal.SIGTERM)
     handlers = [signal.signal(number, lambda *_: stop.set()) for number in signals]
     columns = (
-        *(TextColumn("train"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()),
-        *(TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.description}")),
+        TextColumn("train"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        TextColumn("{task.description}"),
     )
     leads, done = learner.ranks.leads, (learner.iteration, learner.decisions)
     log = Log(run_dir, config, *done) if leads else None

@@ -163,8 +163,14 @@ def train(args: argparse.Namespace) -> Checkpoint:
         print(f"{iteration + 1}/{args.iterations}  entropy {stats.ent_loss.mean:.3f}")
     facts = {"algorithm": "Tianshou PPO", "seed": args.seed, "decisions": decisions}
     return Checkpoint(
-        *(rules, encoder.frame, encoder.show_points, False, REWARD_POINTS),
-        *(network.sizes, facts, weights_of(network)),
+        rules=rules,
+        frame=encoder.frame,
+        show_points=encoder.show_points,
+        exact_endgame=False,
+        reward_points=REWARD_POINTS,
+        network=network.sizes,
+        training=facts,
+        weights=weights_of(network),
     )
 
 

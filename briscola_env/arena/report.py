@@ -170,8 +170,16 @@ def print_phases(match: Match, phases: Phases, file: IO[str]) -> None:
     print(f"\n{match.policy} v {match.opponent}, a deal, by trick", file=file)
     print_table(
         (
-            *(" trick", " leads", " wins", " margin", " follows", " wins", " margin", " both"),
-            *(" trumps", " carichi"),
+            " trick",
+            " leads",
+            " wins",
+            " margin",
+            " follows",
+            " wins",
+            " margin",
+            " both",
+            " trumps",
+            " carichi",
         ),
         by_trick,
         file,
@@ -212,7 +220,15 @@ _MEASURES: tuple[tuple[str, Callable[[Phases, int], str]], ...] = (
 )
 
 
-STANDINGS_HEADER = (*("", "policy", " rating", " 95 %", " better than next", " score", " margin"),)
+STANDINGS_HEADER = (
+    "",
+    "policy",
+    " rating",
+    " 95 %",
+    " better than next",
+    " score",
+    " margin",
+)
 
 
 def standings_rows(table: Standings) -> list[tuple[str, ...]]:
@@ -279,17 +295,30 @@ def write_csv(table: Standings, folder: Path) -> None:
     rated = table.ratings
     ratings = [
         (
-            *(table.labels[i], rated.rating[i], rated.low[i], rated.high[i]),
-            *(table.mean_score(i), table.mean_margin(i)),
+            table.labels[i],
+            rated.rating[i],
+            rated.low[i],
+            rated.high[i],
+            table.mean_score(i),
+            table.mean_margin(i),
         )
         for i in table.order
     ]
     _write_csv(folder / "ratings.csv", "policy rating low high score margin", ratings)
     cross = [
         (
-            *(m.policy, m.opponent, m.decks, m.wins, m.draws, m.losses),
-            *(m.score.value, m.score.low, m.score.high),
-            *(m.margin.value, m.margin.low, m.margin.high),
+            m.policy,
+            m.opponent,
+            m.decks,
+            m.wins,
+            m.draws,
+            m.losses,
+            m.score.value,
+            m.score.low,
+            m.score.high,
+            m.margin.value,
+            m.margin.low,
+            m.margin.high,
             rated.superiority[pair],
         )
         for pair, m in table.matches.items()

@@ -250,8 +250,13 @@ class Games:
         framed: the actions are in the frame of the observations, else at the table.
         """
         _take(
-            *(self.states, rows, actions, self.encoder.frame_index if framed else 0),
-            *(self._at_end, self._scale, rewards),
+            self.states,
+            rows,
+            actions,
+            self.encoder.frame_index if framed else 0,
+            self._at_end,
+            self._scale,
+            rewards,
         )
         self.decisions[rows] += 1
 

@@ -139,9 +139,7 @@ class BriscolaEnv(gymnasium.Env[Observation, Any]):
         legal = np.empty((1, self.rules.num_actions), np.bool_)
         legal_actions(table.states, legal)
         seeds = np.array([table.episode_seed], np.uint64)
-        decision_seeds(
-            *(seeds, np.array([table.current_player]), np.array([table.decisions]), seeds)
-        )
+        decision_seeds(seeds, np.array([table.current_player]), np.array([table.decisions]), seeds)
         actions = policy.act(table.info_states(table.current_player), legal, seeds)
         return table.to_frame(whole_action(actions[0]))
 

@@ -190,7 +190,7 @@ class ActorCritic(nn.Module):
             others = observation_size - card_planes * NUM_CARDS
             rows = -(-num_actions // CARDS_PER_SUIT)
             self.actor_body = SuitBody(
-                *(card_planes, others, rows, suits, actor, activation, generator)
+                card_planes, others, rows, suits, actor, activation, generator
             )
             self.actor_head = _linear(suits, CARDS_PER_SUIT, 0.01, generator)
         else:

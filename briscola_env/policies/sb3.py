@@ -161,8 +161,14 @@ def to_checkpoint(model: MaskablePPO, name: str) -> Checkpoint:
     )
     facts = {"algorithm": "sb3-contrib MaskablePPO", "decisions": int(model.num_timesteps)}
     return Checkpoint(
-        *(encoder.rules, encoder.frame, encoder.show_points, False),
-        *(float(encoder.rules.deck_points), sizes, facts, weights),
+        rules=encoder.rules,
+        frame=encoder.frame,
+        show_points=encoder.show_points,
+        exact_endgame=False,
+        reward_points=float(encoder.rules.deck_points),
+        network=sizes,
+        training=facts,
+        weights=weights,
     )
 
 

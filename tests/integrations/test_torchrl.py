@@ -27,7 +27,8 @@ def test_whole_deals_become_the_seats_own_decisions(players):
     check_own_decisions(
         env.rules,
         *(batch[key].numpy() for key in (OBSERVATION, MASK, ACTION)),
-        *(batch["next", "reward"][..., 0].numpy(), REWARD_POINTS),
+        batch["next", "reward"][..., 0].numpy(),
+        REWARD_POINTS,
     )
     over = batch["next", "done"][..., 0]
     assert over[:, :, -1].all()

@@ -27,8 +27,14 @@ def make_checkpoint(rules, frame="trump_first", activation="relu", exact_endgame
     # The head starts near zero: spread it, so that choices differ.
     network.actor_head.weight.data.mul_(300)
     return Checkpoint(
-        *(rules, frame, "all", exact_endgame, 40.0),
-        *(network.sizes, {"seed": 7}, weights_of(network)),
+        rules=rules,
+        frame=frame,
+        show_points="all",
+        exact_endgame=exact_endgame,
+        reward_points=40.0,
+        network=network.sizes,
+        training={"seed": 7},
+        weights=weights_of(network),
     )
 
 

@@ -15,7 +15,12 @@ from briscola_env.rules import InvalidRulesError, Rules
 from briscola_env.state import new_states
 
 TABLES = [
-    *("players=2", "players=3", "players=4", "players=6", "deck=study-6", "deck=study-8"),
+    "players=2",
+    "players=3",
+    "players=4",
+    "players=6",
+    "deck=study-6",
+    "deck=study-8",
     "exchange_seven=true,exchange_two=true,withdraw=two_trumps",
     "players=4,signals=conventional,show_partner=both,withdraw=deuce",
     "players=4,signals=free,signal_audience=table",

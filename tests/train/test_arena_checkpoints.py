@@ -36,7 +36,7 @@ def test_the_rules_are_the_checkpoints_but_for_the_match(capsys, run_folder):
 def test_a_folder_is_its_best_checkpoint_and_the_hash_says_so(capsys, run_folder):
     policies = (run_folder, run_folder / BEST, run_folder / LAST)
     code, out, _ = run(
-        *(capsys, "evaluate", *policies, "--against", run_folder, "--decks", 50, "--json")
+        capsys, "evaluate", *policies, "--against", run_folder, "--decks", 50, "--json"
     )
     report = json.loads(out)
     assert code == 0

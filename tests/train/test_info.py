@@ -39,8 +39,14 @@ def test_info_on_the_best_of_a_run_says_how_strong_it_was_measured(capsys, tmp_p
     against = {"margin": 25.25, "interval": [24.0, 26.5], "score": 0.81}
     facts = {"decisions": 1_000_000, "measured": {"decks": 500, "against greedy": against}}
     checkpoint = Checkpoint(
-        *(checkpoint.rules, "trump_first", "all", True, 40.0),
-        *(checkpoint.network, facts, checkpoint.weights),
+        rules=checkpoint.rules,
+        frame="trump_first",
+        show_points="all",
+        exact_endgame=True,
+        reward_points=40.0,
+        network=checkpoint.network,
+        training=facts,
+        weights=checkpoint.weights,
     )
     checkpoint.save(tmp_path / BEST)
     _, out, _ = run(capsys, "info", tmp_path)

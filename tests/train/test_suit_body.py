@@ -96,8 +96,14 @@ def test_a_checkpoint_plays_as_the_network_that_was_saved(tmp_path, table):
     rules = Rules(**table)
     network = make_network(Encoder(rules, "trump_first", "all"))
     checkpoint = Checkpoint(
-        *(rules, "trump_first", "all", False, 40.0),
-        *(network.sizes, {}, weights_of(network)),
+        rules=rules,
+        frame="trump_first",
+        show_points="all",
+        exact_endgame=False,
+        reward_points=40.0,
+        network=network.sizes,
+        training={},
+        weights=weights_of(network),
     )
     checkpoint.save(tmp_path / LAST)
     rows, states = observations(rules)
@@ -114,8 +120,14 @@ def test_card_planes_of_another_encoder_are_refused(tmp_path):
     encoder = Encoder(Rules(), "trump_first", "all")
     network = make_network(encoder, card_planes=encoder.card_planes - 1)
     checkpoint = Checkpoint(
-        *(Rules(), "trump_first", "all", False, 40.0),
-        *(network.sizes, {}, weights_of(network)),
+        rules=Rules(),
+        frame="trump_first",
+        show_points="all",
+        exact_endgame=False,
+        reward_points=40.0,
+        network=network.sizes,
+        training={},
+        weights=weights_of(network),
     )
     with pytest.raises(CheckpointError, match="card_planes is not 9"):
         NetworkPolicy(checkpoint, Rules(), "file")
