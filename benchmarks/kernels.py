@@ -91,7 +91,7 @@ def steps(
     It is one function because a call with arrays would count references, and so would the tuple of
     a call with `*`.
     """
-    frame, reburied, messages, match_wins, show_points = arguments
+    frame, reburied, messages, match_wins, show_points, recent_tricks = arguments
     random, given, known = seed, len(actions) > 0, info[0]
     for _ in range(rounds):
         for i in range(len(states)):
@@ -107,7 +107,9 @@ def steps(
                 info[0] = state
                 info_state_one(state, np.int64(state["current_player"]), known)
             if stages > 2:
-                encode_one(known, frame, reburied, messages, match_wins, show_points, i, out)
+                encode_one(
+                    known, frame, reburied, messages, match_wins, show_points, recent_tricks, i, out
+                )
         if stages > 3:
             legal_actions(states, masks)
 

@@ -31,9 +31,9 @@ _FIELDS = ("frame", "show_points", "exact_endgame", "reward_points", "network", 
 class Checkpoint:
     """A network's weights and all that is needed to use them.
 
-    rules, frame, show_points: of the encoder that it was trained with. exact_endgame: whether it
-    leaves the last tricks of two players to exact play. reward_points: card points that the
-    critic's value of 1 stands for. network: sizes, as `policies.network` takes them. training:
+    rules, frame, show_points, recent_tricks: of the encoder that it was trained with.
+    exact_endgame: whether it leaves the last tricks to a solver. reward_points: card points that
+    the critic's value of 1 stands for. network: sizes, as `policies.network` takes them. training:
     facts for people. weights: float32 arrays by name.
     """
 
@@ -45,11 +45,12 @@ class Checkpoint:
     network: Mapping[str, Any]
     training: Mapping[str, Any]
     weights: Mapping[str, NDArray[np.float32]]
+    recent_tricks: int = 0
 
     @property
     def encoder(self) -> Encoder:
         """The encoder that the network was trained with."""
-        return Encoder(self.rules, self.frame, self.show_points)
+        return Encoder(self.rules, self.frame, self.show_points, self.recent_tricks)
 
     def save(self, path: Path) -> None:
         """Write the file; a file that is there is replaced only by a whole one."""
@@ -59,6 +60,7 @@ class Checkpoint:
             "rules": self.rules.to_dict(),
             "frame": self.frame,
             "show_points": self.show_points,
+            "recent_tricks": self.recent_tricks,
             "exact_endgame": self.exact_endgame,
             "reward_points": self.reward_points,
             "network": dict(self.network),
@@ -84,7 +86,12 @@ class Checkpoint:
             )
         try:
             fields = {name: header[name] for name in _FIELDS}
-            checkpoint = cls(rules=Rules.from_dict(header["rules"]), weights=weights, **fields)
+            checkpoint = cls(
+                rules=Rules.from_dict(header["rules"]),
+                weights=weights,
+                recent_tricks=header.get("recent_tricks", 0),  # files from before there was such
+                **fields,
+            )
             digest = checkpoint.encoder.digest
         except (KeyError, TypeError, InvalidRulesError, ValueError) as error:
             raise CheckpointError(f"{file}: broken header ({error})") from None

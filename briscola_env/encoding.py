@@ -22,6 +22,7 @@ from briscola_env.cards import (
     SUIT_CARDS,
     SUIT_OF,
 )
+from briscola_env.checks import check_one_of, whole_number
 from briscola_env.engine import WINNERS, winning_place
 from briscola_env.jit import inlined_kernel, kernel, lowest, wrapped, write_8_bits, write_cards
 from briscola_env.rules import Rules
@@ -49,8 +50,8 @@ class Feature:
     meaning: str
 
 
-def features(rules: Rules) -> tuple[Feature, ...]:
-    """The layout of an observation vector under these rules.
+def features(rules: Rules, recent_tricks: int = 0) -> tuple[Feature, ...]:
+    """The layout of an observation vector under these rules, with so many finished tricks in it.
 
     Card planes come first, 40 places each by card id, then one-hot numbers; seats and sides are
     relative to the observer (0 = itself, then in turn order). A slice of an option that is off is
@@ -72,6 +73,12 @@ def features(rules: Rules) -> tuple[Feature, ...]:
             "(for the observer itself: those that others know)",
         ),
         ("reburied", NUM_CARDS if rules.rebury != "off" else 0, "cards put back into the stock"),
+        (
+            "recent",
+            recent_tricks * (n + 1) * NUM_CARDS,
+            "by finished trick, the latest first: the card that was led, "
+            "then by relative seat the card it played",
+        ),
         ("trump", NUM_SUITS, "one-hot: the trump suit"),
         ("leader", n, "one-hot, relative: the seat that leads this trick"),
         ("stock", draws + 1, "one-hot: how many more times every seat will draw"),
@@ -249,6 +256,28 @@ def _encode_numbers(
         at += POINT_BITS
 
 
+@kernel
+def _encode_recent(info: Any, at: Any, order: Any, tricks: Any, row: Any, out: Any) -> None:
+    """The cards of the latest finished tricks, from place `at` on, into zeros."""
+    n, observer = np.int64(info["players"]), np.int64(info["observer"])
+    places = inverse_order(order)
+    before = -np.int64(info["table_count"])  # how many cards of finished tricks were seen so far
+    for i in range(np.int64(info["history_length"]) - 1, -1, -1):
+        card = np.int64(info["history"][i])
+        if card >= NUM_CARDS:
+            continue
+        if before >= tricks * n:
+            return
+        if before >= 0:
+            trick = at + before // n * (n + 1) * NUM_CARDS
+            seat = wrapped(info["history_seat"][i] - observer + n, n)
+            card = action_at_table(card, places)
+            out[row, trick + (1 + seat) * NUM_CARDS + card] = 1
+            if before % n == n - 1:
+                out[row, trick + card] = 1
+        before += 1
+
+
 @inlined_kernel
 def encode_one(
     info: Any,
@@ -257,6 +286,7 @@ def encode_one(
     messages: Any,
     match_wins: Any,
     show_points: Any,
+    recent_tricks: Any,
     row: Any,
     out: Any,
 ) -> None:
@@ -280,6 +310,9 @@ def encode_one(
         at = _write_plane(out, row, at, info["reburied"], order)
     for place in range(at, out.shape[1], _WORD):
         write_8_bits(out, row, place, 0)
+    if recent_tricks:
+        _encode_recent(info, np.int64(at), order, recent_tricks, row, out)
+        at += recent_tricks * (n + 1) * NUM_CARDS
     _encode_numbers(info, np.int64(at), order, messages, match_wins, show_points, row, out)
 
 
@@ -291,10 +324,13 @@ def _encode(
     messages: Any,
     match_wins: Any,
     show_points: Any,
+    recent_tricks: Any,
     out: Any,
 ) -> None:
     for i in range(len(infos)):
-        encode_one(infos[i], frame, reburied, messages, match_wins, show_points, i, out)
+        encode_one(
+            infos[i], frame, reburied, messages, match_wins, show_points, recent_tricks, i, out
+        )
 
 
 @kernel
@@ -335,20 +371,25 @@ class Encoder:
     rules: the table; the match may be longer or shorter. frame: see
     `suit_order`.
     show_points: whose card points can be read before the deal is over: nobody's (`hidden`), the
-    `own` side's, or `all`. ValueError names another value and what is allowed.
+    `own` side's, or `all`. recent_tricks: how many of the latest finished tricks are shown card by
+    card, 0 .. num_tricks - 1. ValueError names another value and what is allowed.
     """
 
-    def __init__(self, rules: Rules, frame: str = "table", show_points: str = "hidden") -> None:
-        for name, value, allowed in (
-            ("frame", frame, FRAMES),
-            ("show_points", show_points, SHOW_POINTS),
-        ):
-            if value not in allowed:
-                raise ValueError(f"{name}={value!r}: allowed are {', '.join(map(repr, allowed))}")
+    def __init__(
+        self,
+        rules: Rules,
+        frame: str = "table",
+        show_points: str = "hidden",
+        recent_tricks: int = 0,
+    ) -> None:
+        check_one_of("frame", frame, FRAMES)
+        check_one_of("show_points", show_points, SHOW_POINTS)
+        whole_number("recent_tricks", recent_tricks, 0, rules.num_tricks - 1)
         self.rules = rules
         self.frame = frame
         self.show_points = show_points
-        self.features = features(rules)
+        self.recent_tricks = recent_tricks
+        self.features = features(rules, recent_tricks)
         self.size = self.features[-1].stop
         self.tokens_shape = (rules.max_history, 3)
         self.frame_index = FRAMES.index(frame)
@@ -358,6 +399,7 @@ class Encoder:
             len(rules.messages),
             rules.match_wins,
             SHOW_POINTS.index(show_points),
+            recent_tricks,
         )
         """What `encode_one` takes between the info state and the row."""
 
@@ -370,7 +412,12 @@ class Encoder:
     @property
     def digest(self) -> str:
         """Hash of the layout, for checkpoints: names and slices in order."""
-        layout = [[feature.name, feature.start, feature.stop] for feature in self.features]
+        layout = [
+            [feature.name, feature.start, feature.stop]
+            for feature in self.features
+            # Checkpoints from before there was such a slice know nothing of it.
+            if feature.name != "recent" or self.recent_tricks
+        ]
         return hashlib.sha256(json.dumps([LAYOUT_VERSION, layout]).encode()).hexdigest()[:16]
 
     def encode(self, info_states: States, out: NDArray[np.int8] | None = None) -> NDArray[np.int8]:

@@ -59,6 +59,7 @@ def encoding_facts(checkpoint: Checkpoint) -> dict[str, Any]:
         "frame": checkpoint.frame,
         "frame_meaning": _FRAMES[checkpoint.frame] + _FRAME_HOLDS,
         "show_points": checkpoint.show_points,
+        "recent_tricks": checkpoint.recent_tricks,
         "features": [asdict(feature) for feature in encoder.features],
         "actions": [rules.action_name(action) for action in range(rules.num_actions)],
         "exact_endgame": checkpoint.exact_endgame,
@@ -234,7 +235,11 @@ def describe(checkpoint: Checkpoint, file: Path) -> str:
         ("sha256", hashlib.sha256(data).hexdigest()),
         ("rules", describe_rules(checkpoint.rules)),
         ("encoding", f"{encoder.size} features, layout {LAYOUT_VERSION} ({encoder.digest})"),
-        ("", f"frame={checkpoint.frame}, show_points={checkpoint.show_points}"),
+        (
+            "",
+            f"frame={checkpoint.frame}, show_points={checkpoint.show_points}, "
+            f"recent_tricks={checkpoint.recent_tricks}",
+        ),
         ("actions", f"{sizes['num_actions']}"),
         ("network", f"{', '.join(hidden)}; {sizes['activation']}"),
         ("", f"{number:,} weights; a value of 1 is {checkpoint.reward_points:g} card points"),

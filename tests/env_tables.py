@@ -17,13 +17,15 @@ EVERYTHING = {
 TABLES: dict[str, dict[str, Any]] = {
     "2": {},
     "2-options": EVERYTHING | {"frame": "trump_first", "observation": "tokens", "reward": "win"},
-    "2-study": {"cards": [0, 4, 8, 9, 17, 18, 19, 27], "hand_size": 2, "show_points": "all"},
+    "2-study": {"cards": [0, 4, 8, 9, 17, 18, 19, 27], "hand_size": 2, "show_points": "all"}
+    | {"recent_tricks": 2},
     "3": {"players": 3},
     "3-options": {"players": 3, "removed_two": "cups", "withdraw": "deuce", "match_wins": 1}
     | {"max_deals": 2, "observation": "tokens", "frame": "canonical"},
     "4": {"players": 4},
     "4-options": {"players": 4, "signals": "conventional", "show_partner": "both"}
-    | {"rebury": "once", "observation": "tokens", "frame": "trump_first", "show_points": "own"},
+    | {"rebury": "once", "observation": "tokens", "frame": "trump_first", "show_points": "own"}
+    | {"recent_tricks": 1},
     "6": {"players": 6},
     "6-options": {"players": 6, "signals": "free", "signals_from_trick": 0, "reward": "win"}
     | {"signal_audience": "table", "exchange_seven": True, "match_wins": 1},

@@ -44,7 +44,12 @@ def plane(cards: Any, suits: list[int]) -> list[int]:
 
 
 def naive_pieces(
-    view: dict[str, Any], rules: TableRules, observer: int, frame: str, show_points: str
+    view: dict[str, Any],
+    rules: TableRules,
+    observer: int,
+    frame: str,
+    show_points: str,
+    recent_tricks: int,
 ) -> dict[str, list[int]]:
     """Every feature by its name, from what `observer` sees."""
     n, sides = rules.players, 3 if rules.players == 3 else 2
@@ -62,6 +67,16 @@ def naive_pieces(
         """One plane a seat, the observer's first."""
         return [bit for seat in seats for bit in plane(by_seat(seat), suits)]
 
+    def recent() -> list[int]:
+        """Of every trick that is shown its first card and, by seat, all; empty before the first."""
+        bits = []
+        for number in range(view["trick"] - 1, view["trick"] - 1 - recent_tricks, -1):
+            trick = [(card, seat) for card, seat, at in view["history"] if at == number]
+            cards = {seat: card for card, seat in trick if card < 40}
+            bits += plane(list(cards.values())[:1], suits)
+            bits += planes(lambda seat, cards=cards: [cards[seat]] if seat in cards else [])
+        return bits
+
     over = view["trick"] == tricks
     shown = {"hidden": 0, "own": 1, "all": sides}[show_points] if not over else sides
     face_up = [] if view["face_up"] == -1 else [view["face_up"]]
@@ -76,6 +91,7 @@ def naive_pieces(
         "played": planes(lambda seat: view["played"][seat]),
         "known": planes(lambda seat: view["known"][seat]),
         "reburied": plane(view["reburied"], suits) if rules.rebury != "off" else [],
+        "recent": recent(),
         "trump": one_hot(suits.index(trump), 4),
         "leader": one_hot(seats.index(view["leader"]), n),
         "stock": one_hot(cards_to_draw // n, tricks - rules.hand_size + 1),

@@ -22,7 +22,12 @@ def test_any_seat_is_observed_at_any_time_with_its_own_view_and_no_effect(
 ) -> None:
     env = briscola_v0.raw_env(**table, render_mode="ansi")
     twin = briscola_v0.raw_env(**table)
-    encoder = Encoder(env.rules, env_frame(table), table.get("show_points", "hidden"))
+    encoder = Encoder(
+        env.rules,
+        env_frame(table),
+        table.get("show_points", "hidden"),
+        table.get("recent_tricks", 0),
+    )
     hand = slice(0, 40)
     env.reset(seed=8)
     twin.reset(seed=8)

@@ -20,18 +20,21 @@ from tests.twin import Table
 LAYOUTS = json.loads((Path(__file__).parent / "golden" / "layouts.json").read_text())
 
 
-def check_observations(table: Table, frame: str, show_points: str, seat: int) -> None:
+def check_observations(
+    table: Table, frame: str, show_points: str, recent_tricks: int, seat: int
+) -> None:
     """Vectors and tokens of one seat in all games of a table."""
-    encoder = Encoder(table.rules, frame, show_points)
+    encoder = Encoder(table.rules, frame, show_points, recent_tricks)
     infos = know(table.states, seat)
     rows, tokens = encoder.encode(infos), encoder.encode_tokens(infos)
     assert (rows.dtype, rows.shape) == (np.int8, (len(infos), encoder.size))
     assert (tokens.dtype, tokens.shape[1:]) == (np.int16, (table.rules.max_history, 3))
     for i, game in enumerate(table.games):
         view = game.view(seat)
-        expected = naive_encode(view, game.rules, seat, frame, show_points)
+        settings = (view, game.rules, seat, frame, show_points, recent_tricks)
+        expected = naive_encode(*settings)
         if rows[i].tolist() != expected:
-            pieces = naive_pieces(view, game.rules, seat, frame, show_points)
+            pieces = naive_pieces(*settings)
             wrong = [f.name for f in encoder.features if f.name in pieces]
             wrong = [n for n in wrong if piece(encoder, n, rows[i]) != pieces[n]]
             raise AssertionError(f"{wrong} of seat {seat} in {view}")
@@ -54,13 +57,14 @@ def test_observations_say_what_the_features_mean(table: str, frame: str, show_po
     options = {"players": 2, **OPTIONS[table]}
     games = Table(options, range(fewer(4)), [-1] * fewer(4))
     seats = range(options["players"])
+    recent_tricks = {"hidden": 0, "own": 1, "all": 3}[show_points]
     while not games.over:
         for seat in seats:
             if rng.random() < 0.5:
-                check_observations(games, frame, show_points, seat)
+                check_observations(games, frame, show_points, recent_tricks, seat)
         games.step([rng.choice(legal or [0]) for legal in games.legal()])
     for seat in seats:
-        check_observations(games, frame, show_points, seat)
+        check_observations(games, frame, show_points, recent_tricks, seat)
 
 
 def test_the_encoders_match_may_be_shorter_than_the_game() -> None:
@@ -161,6 +165,12 @@ def test_an_unknown_setting_is_refused_and_named(name: str, value: str) -> None:
         Encoder(Rules(), **{name: value})
 
 
+@pytest.mark.parametrize("value", [-1, 20, "3", 1.5])
+def test_more_recent_tricks_than_there_can_be_are_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match=f"recent_tricks={value!r}: a whole number, 0..19, is"):
+        Encoder(Rules(), recent_tricks=value)
+
+
 # ---------------------------------------------------------------------------------- golden layouts
 
 
@@ -189,6 +199,7 @@ def test_the_slices_of_the_plain_game() -> None:
         "played": 80,
         "known": 80,
         "reburied": 0,
+        "recent": 0,
         "trump": 4,
         "leader": 2,
         "stock": 18,

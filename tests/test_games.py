@@ -14,7 +14,7 @@ TABLES = [
     {},
     {"players": 3, "reward": "win"},
     {"players": 4, "exchange_seven": True, "signals": "conventional", "frame": "canonical"},
-    {"players": 6, "rebury": "once", "show_points": "all", "match_wins": 1},
+    {"players": 6, "rebury": "once", "show_points": "all", "match_wins": 1} | {"recent_tricks": 3},
 ]
 
 

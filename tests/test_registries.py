@@ -40,6 +40,7 @@ RULES = {
     "signal_audience": "table",
 }
 SHOWN = {"reward": "win", "observation": "tokens", "frame": "canonical", "show_points": "own"}
+SHOWN |= {"recent_tricks": 2}
 LEARNER = {"opponent": "greedy", "partner": ["random"], "seat": "random"}
 LEARNER |= {"illegal_action": "terminate"}
 

@@ -31,7 +31,8 @@ TABLES = {
         "frame": "canonical",
         "reward": "win",
     },
-    "2-match": {"match_wins": 2, "max_deals": 3, "seat": 1, "show_points": "all"},
+    "2-match": {"match_wins": 2, "max_deals": 3, "seat": 1, "show_points": "all"}
+    | {"recent_tricks": 1},
     "2-study": {"cards": tuple(range(0, 40, 4)), "hand_size": 2, "show_points": "own"},
 }
 MODES = {"next_step": AutoresetMode.NEXT_STEP, "same_step": AutoresetMode.SAME_STEP}

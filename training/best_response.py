@@ -126,6 +126,7 @@ def make_exploiter(target: Target, seed: int) -> Learner:
     changes += [
         f"frame={frozen.frame}",
         f"show_points={frozen.show_points}",
+        f"recent_tricks={frozen.recent_tricks}",
         f"reward_points={frozen.reward_points}",
         *(f"network.{part}={network.sizes[part]}" for part in ("suits", "actor", "critic")),
         "learning_rate=1.0e-3",

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from briscola_env.checks import whole_number
 from briscola_env.encoding import FRAMES, SHOW_POINTS, Encoder
 from briscola_env.policies.endgame import MOST_CARDS
 from briscola_env.policies.exact import can_solve_end
@@ -60,6 +61,7 @@ class TrainingConfig(Section):
     rules: dict[str, Any]
     frame: Literal[FRAMES]  # type: ignore[valid-type]
     show_points: Literal[SHOW_POINTS]  # type: ignore[valid-type]
+    recent_tricks: int
     network: NetworkConfig
     start: str | None = Field(description="checkpoint with the first weights; null: fresh ones")
     seed: int = Field(ge=0, lt=2**63)
@@ -100,6 +102,7 @@ class TrainingConfig(Section):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "TrainingConfig":
+        whole_number("recent_tricks", self.recent_tricks, 0, self.table.num_tricks - 1)
         if min(self.network.actor + self.network.critic) < 1:
             raise ValueError("network: widths of layers are at least 1")
         if self.network.suits and self.frame == "table":
@@ -134,7 +137,7 @@ class TrainingConfig(Section):
     @property
     def encoder(self) -> Encoder:
         """What the network sees of this table."""
-        return Encoder(self.table, self.frame, self.show_points)
+        return Encoder(self.table, self.frame, self.show_points, self.recent_tricks)
 
     @property
     def network_sizes(self) -> dict[str, Any]:

@@ -1,11 +1,12 @@
 """What a training run changes, and how it begins: network, optimizer, league, and how far it is."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 
+from briscola_env.cards import NUM_SUITS
 from briscola_env.checkpoint import Checkpoint
 from briscola_env.encoding import Encoder
 from briscola_env.policies.network import ActorCritic, from_checkpoint
@@ -70,16 +71,21 @@ def make_learner(config: TrainingConfig, ranks: Ranks = Ranks()) -> Learner:  # 
 
 
 def first_weights(config: TrainingConfig, start: str) -> dict[str, torch.Tensor]:
-    """The weights of a checkpoint to begin with; ConfigError unless it is of such a network."""
+    """The weights of a checkpoint to begin with; ConfigError unless it is of such a network.
+
+    It may have seen fewer finished tricks: what it did not see counts nothing at first.
+    """
     checkpoint = Checkpoint.load(start)
+    if checkpoint.recent_tricks < config.recent_tricks:
+        checkpoint = with_recent_tricks(checkpoint, config.recent_tricks)
     network = from_checkpoint(checkpoint, start)
     has, needs = network.sizes, ActorCritic(**config.network_sizes).sizes
     seen, wanted = ((at.frame, at.digest) for at in (checkpoint.encoder, config.encoder))
     if seen != wanted:
         raise ConfigError(
             f"start={start!r} sees frame={checkpoint.frame}, "
-            f"show_points={checkpoint.show_points} of {checkpoint.rules.players} players, "
-            "not what this run's network is to see"
+            f"show_points={checkpoint.show_points}, recent_tricks={checkpoint.recent_tricks} of "
+            f"{checkpoint.rules.players} players, not what this run's network is to see"
         )
     different = [
         f"{key}={has[key]!r} (not {needs[key]!r})" for key in needs if has[key] != needs[key]
@@ -87,6 +93,26 @@ def first_weights(config: TrainingConfig, start: str) -> dict[str, torch.Tensor]
     if different:
         raise ConfigError(f"start={start!r} has another network: {', '.join(different)}")
     return network.state_dict()
+
+
+def with_recent_tricks(checkpoint: Checkpoint, tricks: int) -> Checkpoint:
+    """The same player shown more finished tricks, `tricks` in all, with weights of 0 for them."""
+    seen = next(f for f in checkpoint.encoder.features if f.name == "recent")
+    wider = replace(checkpoint, recent_tricks=tricks)
+    added = wider.encoder.size - checkpoint.encoder.size
+    weights = dict(checkpoint.weights)
+    for name, place, columns in (
+        ("actor_body.0.weight", seen.stop, added),
+        ("critic_body.0.weight", seen.stop, added),
+        # Has a suit's quarter of every plane.
+        ("actor_body.read.weight", seen.stop // NUM_SUITS, added // NUM_SUITS),
+    ):
+        if name in weights:
+            weights[name] = np.insert(weights[name], [place] * columns, 0, axis=1)
+    sizes = {**checkpoint.network, "observation_size": wider.encoder.size}
+    if sizes["suits"]:
+        sizes["card_planes"] = wider.encoder.card_planes
+    return replace(wider, network=sizes, weights=weights)
 
 
 def precision_of(config: TrainingConfig, device: torch.device) -> torch.dtype:

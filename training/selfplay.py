@@ -295,6 +295,7 @@ def to_checkpoint(learner: Learner) -> Checkpoint:
         rules=config.table,
         frame=config.frame,
         show_points=config.show_points,
+        recent_tricks=config.recent_tricks,
         exact_endgame=config.exact_endgame,
         reward_points=config.reward_points,
         network=learner.network.sizes,

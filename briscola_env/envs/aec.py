@@ -27,6 +27,7 @@ class BriscolaAECEnv(AECEnv[str, Observation, Any]):
     show_points: `hidden`, `own`, `all`: whose card points are observed before the deal is over.
     frame: `table`; or, in all that is observed and in the actions, `trump_first`: suit 0 and the
     trump suit change places; or `canonical`: trump, then the other suits in an order of the hand.
+    recent_tricks: how many of the latest finished tricks the planes show card by card.
     observation: `planes`, or `tokens` for the sequence of actions beside them.
     render_mode: None, `ansi` (text is returned) or `human` (text is printed at every step).
 
@@ -46,6 +47,7 @@ class BriscolaAECEnv(AECEnv[str, Observation, Any]):
         reward: str = "points",
         show_points: str = "hidden",
         frame: str = "table",
+        recent_tricks: int = 0,
         observation: str = "planes",
         render_mode: str | None = None,
         **rules: Any,
@@ -53,7 +55,7 @@ class BriscolaAECEnv(AECEnv[str, Observation, Any]):
         super().__init__()
         check_render_mode(render_mode)
         self.render_mode = render_mode
-        self._table = Table(reward, show_points, frame, observation, **rules)
+        self._table = Table(reward, show_points, frame, recent_tricks, observation, **rules)
         self.rules = self._table.rules
         self.features = self._table.encoder.features
         self.possible_agents = [f"player_{seat}" for seat in range(self.rules.players)]

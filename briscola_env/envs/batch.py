@@ -11,16 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from briscola_env.cards import NUM_CARDS
+from briscola_env.checks import check_one_of, whole_number
 from briscola_env.dealing import deal, deal_one
 from briscola_env.encoding import Encoder, action_at_table, encode_one, reorder_mask, suit_order
 from briscola_env.engine import is_legal_one, legal_actions, returns, step_one
-from briscola_env.envs.table import (
-    REWARDS,
-    check_one_of,
-    check_reset_options,
-    fresh_seed,
-    whole_number,
-)
+from briscola_env.envs.table import REWARDS, check_reset_options, fresh_seed
 from briscola_env.information import info_state, info_state_one
 from briscola_env.jit import kernel
 from briscola_env.rng import DEAL_STREAM, child_seed, deal_seeds
@@ -99,6 +94,7 @@ def _observe(
     messages: Any,
     match_wins: Any,
     show_points: Any,
+    recent_tricks: Any,
     out: Any,
     masks: Any,
 ) -> None:
@@ -111,7 +107,9 @@ def _observe(
         else:
             info[0] = states[i]
             info_state_one(states[i], seats[i], known)
-            encode_one(known, frame, reburied, messages, match_wins, show_points, i, out)
+            encode_one(
+                known, frame, reburied, messages, match_wins, show_points, recent_tricks, i, out
+            )
     _masks(states, seats, frame, masks)
 
 
@@ -119,8 +117,8 @@ class Games:
     """N games that are stepped together.
 
     num_games: N. auto_reset: deal the next episode at once in a game that is over; else it stays as
-    it is until `reset`. reward, show_points, frame, rules: as in `BriscolaAECEnv`. ValueError
-    (InvalidRulesError for rules) names a keyword or value that is not allowed.
+    it is until `reset`. reward, show_points, frame, recent_tricks, rules: as in `BriscolaAECEnv`.
+    ValueError (InvalidRulesError for rules) names a keyword or value that is not allowed.
 
     states: records [N]. seats: int64 [N], who is to act, -1 where a game is over. episode_seeds:
     uint64 [N]. decisions: int64 [N], actions taken in each game's episode.
@@ -134,12 +132,13 @@ class Games:
         reward: str = "points",
         show_points: str = "hidden",
         frame: str = "table",
+        recent_tricks: int = 0,
         **rules: Any,
     ) -> None:
         check_one_of("reward", reward, REWARDS)
         self.num_games = whole_number("num_games", num_games, 1)
         self.rules = Rules.from_dict(rules)
-        self.encoder = Encoder(self.rules, frame, show_points)
+        self.encoder = Encoder(self.rules, frame, show_points, recent_tricks)
         self.auto_reset = auto_reset
         self.states: States = new_states(self.rules, num_games)
         self.episode_seeds = np.zeros(num_games, np.uint64)

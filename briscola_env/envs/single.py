@@ -33,8 +33,8 @@ class BriscolaEnv(gymnasium.Env[Observation, Any]):
     default `random`). seat: the learner's, or `random`: drawn for each episode.
     illegal_action: `raise` an IllegalActionError with nothing changed, or `terminate` the episode
     with reward -1.
-    reward, show_points, frame, observation, render_mode, rules: as in `BriscolaAECEnv`; the picture
-    shows what the learner sees.
+    reward, show_points, frame, recent_tricks, observation, render_mode, rules: as in
+    `BriscolaAECEnv`; the picture shows what the learner sees.
 
     The reward of a step is all that the learner's side earns until the learner is to act again.
     ValueError (InvalidRulesError for rules) names a keyword or value that is not allowed.
@@ -52,13 +52,14 @@ class BriscolaEnv(gymnasium.Env[Observation, Any]):
         reward: str = "points",
         show_points: str = "hidden",
         frame: str = "table",
+        recent_tricks: int = 0,
         observation: str = "planes",
         render_mode: str | None = None,
         **rules: Any,
     ) -> None:
         check_render_mode(render_mode)
         self.render_mode = render_mode
-        self._table = Table(reward, show_points, frame, observation, **rules)
+        self._table = Table(reward, show_points, frame, recent_tricks, observation, **rules)
         self.rules = self._table.rules
         self.features = self._table.encoder.features
         check_learner(self.rules, seat, illegal_action)

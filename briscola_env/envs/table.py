@@ -15,6 +15,7 @@ from gymnasium.spaces import Box, Dict, Discrete, Space
 from numpy.typing import NDArray
 
 from briscola_env.cards import NUM_CARDS, cards_of, format_cards
+from briscola_env.checks import check_one_of, whole_number
 from briscola_env.dealing import deal
 from briscola_env.encoding import (
     Encoder,
@@ -77,37 +78,20 @@ def _play(games: Any, action: Any, frame: Any, mask: Any) -> Any:
 def _observe(games: Any, seat: Any, arguments: Any, out: Any, mask: Any) -> None:
     """What `seat` knows of games[0] into games[1] and, as features, into `out`; its legal actions.
 
-    arguments: those of the encoder as an array; an array is unpacked faster than five numbers.
+    arguments: those of the encoder as an array; an array is unpacked faster than six numbers.
     """
     known = games[1]
     games[1] = games[0]
     info_state_one(games[0], seat, known)
     frame, reburied = arguments[0], arguments[1] != 0
-    messages, match_wins, show_points = arguments[2], arguments[3], arguments[4]
+    messages, match_wins = arguments[2], arguments[3]
+    show_points, recent_tricks = arguments[4], arguments[5]
     row = out.reshape((1, len(out)))
-    encode_one(known, frame, reburied, messages, match_wins, show_points, 0, row)
+    encode_one(known, frame, reburied, messages, match_wins, show_points, recent_tricks, 0, row)
     if seat == known["current_player"]:
         mask_one(games[0], frame, 0, mask.reshape((1, len(mask))))
     else:
         mask[:] = 0
-
-
-def whole_number(name: str, value: Any, least: int, most: int | None = None) -> int:
-    """`value` as an int; ValueError if it is not a whole number in these bounds."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = least - 1
-    if number < least or (most is not None and number > most):
-        allowed = f"at least {least}" if most is None else f"{least}..{most}"
-        raise ValueError(f"{name}={value!r}: a whole number, {allowed}, is allowed")
-    return number
-
-
-def check_one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:
-    """ValueError, naming the value and what is allowed, unless it is one of these."""
-    if value not in allowed:
-        raise ValueError(f"{name}={value!r}: allowed are {', '.join(map(repr, allowed))}")
 
 
 def observation_space(encoder: Encoder, observation: str) -> Space[Observation]:
@@ -132,6 +116,7 @@ def observation_space(encoder: Encoder, observation: str) -> Space[Observation]:
         "rules": rules.to_dict(),
         "frame": encoder.frame,
         "show_points": encoder.show_points,
+        "recent_tricks": encoder.recent_tricks,
     }
     return cast(Space[Observation], space)
 
@@ -178,17 +163,24 @@ class Table:
     """One game, how it is shown and rewarded, and the seeds of its episodes.
 
     keywords: the fields of `Rules`, by name. reward: `points`, after each trick, or `win`, at the
-    end of the episode. show_points, frame: see `Encoder`. observation: `planes`, or `tokens` for
-    the sequence of actions beside them. ValueError names a keyword or value that is not allowed.
+    end of the episode. show_points, frame, recent_tricks: see `Encoder`. observation: `planes`, or
+    `tokens` for the sequence of actions beside them. ValueError names a keyword or value that is
+    not allowed.
     """
 
     def __init__(
-        self, reward: str, show_points: str, frame: str, observation: str, **keywords: Any
+        self,
+        reward: str,
+        show_points: str,
+        frame: str,
+        recent_tricks: int,
+        observation: str,
+        **keywords: Any,
     ) -> None:
         check_one_of("reward", reward, REWARDS)
         check_one_of("observation", observation, OBSERVATIONS)
         self.rules = Rules.from_dict(keywords)
-        self.encoder = Encoder(self.rules, frame, show_points)
+        self.encoder = Encoder(self.rules, frame, show_points, recent_tricks)
         self._games: States = new_states(self.rules, 2)  # the game, and scratch of the kernels
         self.mask = np.zeros(self.rules.num_actions, np.int8)
         """Legal actions of the seat to act, int8 [num_actions] in the frame; new at every step."""
@@ -346,7 +338,7 @@ class Table:
         seen = self.states.copy()
         seen["observer"] = 0
         planes = self.encoder.columns_to_frame(seen.repeat(len(planes)), planes)
-        encoder = Encoder(self.rules, self.encoder.frame, "all")
+        encoder = Encoder(self.rules, self.encoder.frame, "all", self.encoder.recent_tricks)
         return np.concatenate([planes.ravel(), encoder.encode(seen)[0]])
 
     # ------------------------------------------------------------------------------------- result

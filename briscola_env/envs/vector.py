@@ -59,12 +59,20 @@ class BriscolaVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]])
         reward: str = "points",
         show_points: str = "hidden",
         frame: str = "table",
+        recent_tricks: int = 0,
         observation: str = "planes",
         autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
         copy: bool = True,
         **rules: Any,
     ) -> None:
-        self.games = Games(num_envs, reward=reward, show_points=show_points, frame=frame, **rules)
+        self.games = Games(
+            num_envs,
+            reward=reward,
+            show_points=show_points,
+            frame=frame,
+            recent_tricks=recent_tricks,
+            **rules,
+        )
         self.rules = self.games.rules
         self.features = self.games.encoder.features
         check_learner(self.rules, seat, illegal_action)

@@ -79,7 +79,12 @@ def encoder_of(model: MaskablePPO, name: str) -> Encoder:
             f"{name}: its observations are not those of Briscola-v0 or BriscolaVecEnv; wrappers "
             "that change observations are not followed"
         )
-    encoder = Encoder(Rules.from_dict(facts["rules"]), facts["frame"], facts["show_points"])
+    encoder = Encoder(
+        Rules.from_dict(facts["rules"]),
+        facts["frame"],
+        facts["show_points"],
+        facts.get("recent_tricks", 0),  # models from before there was such an option
+    )
     if facts["layout_digest"] != encoder.digest:
         raise CheckpointError(
             f"{name}: its observation layout {facts['layout_digest']} is not this version's "
@@ -164,6 +169,7 @@ def to_checkpoint(model: MaskablePPO, name: str) -> Checkpoint:
         rules=encoder.rules,
         frame=encoder.frame,
         show_points=encoder.show_points,
+        recent_tricks=encoder.recent_tricks,
         exact_endgame=False,
         reward_points=float(encoder.rules.deck_points),
         network=sizes,

@@ -10,7 +10,7 @@ import torch
 from briscola_env import briscola_v0, cli
 from briscola_env.cards import cards_of
 from briscola_env.checkpoint import LAST, Checkpoint
-from briscola_env.encoding import features
+from briscola_env.encoding import Encoder, features
 from briscola_env.policies import make_policy
 from briscola_env.policies.network import ActorCritic, weights_of
 from briscola_env.rules import Rules
@@ -20,8 +20,15 @@ from tests.readme import README, python_blocks
 SIGNALS = {"players": 4, "signals": "conventional", "exchange_two": True}
 
 
-def make_checkpoint(rules, frame="trump_first", activation="relu", exact_endgame=False, suits=0):
-    encoder = Checkpoint(rules, frame, "all", exact_endgame, 40.0, {}, {"seed": 7}, {}).encoder
+def make_checkpoint(
+    rules,
+    frame="trump_first",
+    activation="relu",
+    exact_endgame=False,
+    suits=0,
+    recent_tricks=0,
+):
+    encoder = Encoder(rules, frame, "all", recent_tricks)
     sizes = (encoder.size, rules.num_actions, [48, 32], [24])
     network = ActorCritic(*sizes, 7, activation, suits, encoder.card_planes)
     # The head starts near zero: spread it, so that choices differ.
@@ -35,6 +42,7 @@ def make_checkpoint(rules, frame="trump_first", activation="relu", exact_endgame
         network=network.sizes,
         training={"seed": 7},
         weights=weights_of(network),
+        recent_tricks=recent_tricks,
     )
 
 
@@ -102,9 +110,14 @@ def test_the_example_on_the_page_runs_as_printed(capsys, tmp_path, monkeypatch):
 
 def test_the_file_plays_the_environment_as_it_says_and_what_the_environment_shows(capsys, tmp_path):
     """A stranger's loop: nothing but the file and the environment that its metadata describe."""
-    session = exported(capsys, tmp_path, make_checkpoint(Rules(players=4)))
+    session = exported(capsys, tmp_path, make_checkpoint(Rules(players=4), recent_tricks=2))
     facts = facts_of(session)
-    env = briscola_v0.env(**facts["rules"], frame=facts["frame"], show_points=facts["show_points"])
+    env = briscola_v0.env(
+        **facts["rules"],
+        frame=facts["frame"],
+        show_points=facts["show_points"],
+        recent_tricks=facts["recent_tricks"],
+    )
     env.reset(seed=1)
     decisions = 0
     for _ in env.agent_iter():

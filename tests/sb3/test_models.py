@@ -64,7 +64,10 @@ def turns(rules, n):
     [
         ({}, {}),
         ({"frame": "trump_first", "show_points": "all"}, {"activation_fn": torch.nn.ReLU}),
-        ({"players": 4, "frame": "canonical"}, {"share_features_extractor": False}),
+        (
+            {"players": 4, "frame": "canonical", "recent_tricks": 2},
+            {"share_features_extractor": False},
+        ),
         ({"players": 3, "match_wins": 1}, {"features_extractor_class": PlanesExtractor}),
         (
             {"players": 4, "signals": "free", "exchange_seven": True},
@@ -75,7 +78,9 @@ def turns(rules, n):
 def test_the_checkpoint_plays_the_moves_of_the_model(tmp_path, table, policy):
     file = trained(tmp_path, BriscolaVecEnv(2, **table), **policy)
     model = MaskablePPO.load(file, device="cpu")
-    rules = Rules.from_dict({k: table[k] for k in table if k not in ("frame", "show_points")})
+    rules = Rules.from_dict(
+        {k: table[k] for k in table if k not in ("frame", "show_points", "recent_tricks")}
+    )
     checkpoint = to_checkpoint(read_model(file), "model")
     checkpoint.save(tmp_path / "ours.safetensors")
     ours = make_policy(str(tmp_path / "ours.safetensors"), rules)

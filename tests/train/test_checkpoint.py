@@ -133,6 +133,11 @@ def test_another_game_is_refused_and_match_length_is_not(tmp_path):
         make_policy(path, Rules(exchange_seven=True))
 
 
+def test_a_file_from_before_the_latest_tricks_were_shown_is_read(tmp_path):
+    path = spoil(tmp_path, lambda header: header.pop("recent_tricks"))
+    assert Checkpoint.load(path).recent_tricks == 0
+
+
 def spoil(tmp_path, change):
     """A checkpoint whose header was changed."""
     path = tmp_path / "net.safetensors"
@@ -149,6 +154,8 @@ def spoil(tmp_path, change):
         (lambda header: header.update(layout_version=99), "observation layout 99"),
         (lambda header: header.update(layout_digest="feed"), "layout feed"),
         (lambda header: header.update(frame="sideways"), "frame='sideways'"),
+        (lambda header: header.update(recent_tricks=20), "recent_tricks=20: a whole number, 0..19"),
+        (lambda header: header.update(recent_tricks=2), "observation layout"),
         (lambda header: header["rules"].update(players=5), "players=5"),
         (lambda header: header.pop("network"), "network"),
         (lambda header: header["network"].update(actor=[7]), "weights do not fit"),

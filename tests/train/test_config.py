@@ -36,6 +36,7 @@ def test_a_preset_lies_over_the_default_and_changes_lie_over_both(tmp_path):
         (["rules.colour=red"], "unknown rule 'colour'"),
         (["network.actor=[0]"], "at least 1"),
         (["frame=table", "network.suits=8"], "frame=canonical, not frame=table"),
+        (["recent_tricks=20"], "recent_tricks=20: a whole number, 0..19, is allowed"),
         (["exact_endgame=true", "rules.players=3"], "exact_endgame needs players=2, 4 or 6"),
         (["exact_endgame=true", "rules.hand_size=5"], "not players=2 with hand_size=5"),
         (

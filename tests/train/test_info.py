@@ -25,7 +25,7 @@ def test_info_says_what_a_checkpoint_is(capsys, tmp_path):
         str(tmp_path / LAST),
         "4 players, exchange_seven=True",
         f"{size} features, layout 1 ({make_checkpoint(rules).encoder.digest})",
-        "frame=trump_first, show_points=all",
+        "frame=trump_first, show_points=all, recent_tricks=0",
         f"actor {size} x 32 x 43, critic {size} x 8 x 1; relu",
         f"{weights:,} weights; a value of 1 is 40 card points",
         "training  seed: 0",

@@ -18,10 +18,17 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from briscola_env.arena.match import evaluate
 from briscola_env.checkpoint import BEST, LAST, Checkpoint, read_tensors
 from briscola_env.policies import RandomPolicy, make_policy
-from briscola_env.policies.network import entropy, kl_from_uniform, masked_log_probs
+from briscola_env.policies.network import (
+    NetworkPolicy,
+    entropy,
+    kl_from_uniform,
+    masked_log_probs,
+)
 from briscola_env.rules import CheckpointError
+from tests.positions import legal_rows, random_positions, views
 from training import selfplay
 from training.config import ConfigError, load_config
+from training.learner import make_learner
 
 ROOT = Path(__file__).parents[2]
 TINY = [
@@ -233,11 +240,35 @@ def test_a_run_begins_with_the_weights_of_another(run, tmp_path):
         np.testing.assert_array_equal(begun[name], array)
 
 
+@pytest.mark.parametrize("suits", [0, 12])
+def test_what_a_start_did_not_see_changes_nothing_at_first(suits, tmp_path):
+    sizes = [*TINY, f"network.suits={suits}", "recent_tricks=1"]
+    first = selfplay.to_checkpoint(make_learner(load_config(None, sizes)))
+    first.save(tmp_path / LAST)
+    changes = [*sizes, f"start={tmp_path / LAST}", "recent_tricks=3"]
+    wider = selfplay.to_checkpoint(selfplay.begin(tmp_path / "next", None, changes))
+    assert wider.recent_tricks == 3
+    rules = wider.rules
+    states = random_positions(rules, 300, np.random.default_rng(0).integers(0, 40, 300), seed=1)
+    infos, legal = views(states), legal_rows(states)
+    seats = infos["observer"].astype(np.int64)
+    before, after = (NetworkPolicy(each, rules, "net") for each in (first, wider))
+    recent = next(f for f in wider.encoder.features if f.name == "recent")
+    assert wider.encoder.encode(infos)[:, recent.start + 120 : recent.stop].any()
+    np.testing.assert_allclose(
+        after.probabilities(infos, legal), before.probabilities(infos, legal), atol=1e-6
+    )
+    np.testing.assert_allclose(after.values(states, seats), before.values(states, seats), atol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ("network.actor=[17]", r"another network: actor=\[16\] \(not \[17\]\)$"),
-        ("frame=trump_first", "sees frame=canonical"),
+        (
+            "frame=trump_first",
+            "sees frame=canonical, show_points=all, recent_tricks=0 of 2 players",
+        ),
         ("rules.players=4", "of 2 players"),
     ],
 )
