@@ -23,9 +23,9 @@ from briscola_env.policies import make_policy
 from briscola_env.policies.network import (
     ActorCritic,
     entropy,
+    make_checkpoint,
     masked_log_probs,
     policy_of,
-    weights_of,
 )
 
 REWARD_POINTS = 40.0  # card points that make a reward of 1
@@ -160,16 +160,7 @@ def train(args: Args) -> Checkpoint:
         shown = "  ".join(f"{name} {value:+.4f}" for name, value in metrics.items())
         print(f"{iteration + 1}/{args.iterations}  {shown}  decisions/s {speed:,.0f}")
     facts = {"algorithm": "CleanRL-style PPO", "seed": args.seed, "decisions": decisions}
-    return Checkpoint(
-        rules=rules,
-        frame=encoder.frame,
-        show_points=encoder.show_points,
-        exact_endgame=False,
-        reward_points=REWARD_POINTS,
-        network=network.sizes,
-        training=facts,
-        weights=weights_of(network),
-    )
+    return make_checkpoint(network, encoder, REWARD_POINTS, facts)
 
 
 def parse(arguments: list[str] | None = None) -> Args:

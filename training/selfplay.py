@@ -46,6 +46,7 @@ from briscola_env.checkpoint import (
 from briscola_env.policies.network import (
     entropy,
     kl_from_uniform,
+    make_checkpoint,
     masked_log_probs,
     policy_of,
     sample_actions,
@@ -291,16 +292,8 @@ def to_checkpoint(learner: Learner) -> Checkpoint:
         "seconds": round(learner.seconds, 1),
         "measured": learner.measured,
     }
-    return Checkpoint(
-        rules=config.table,
-        frame=config.frame,
-        show_points=config.show_points,
-        recent_tricks=config.recent_tricks,
-        exact_endgame=config.exact_endgame,
-        reward_points=config.reward_points,
-        network=learner.network.sizes,
-        training=facts,
-        weights=weights_of(learner.network),
+    return make_checkpoint(
+        learner.network, learner.encoder, config.reward_points, facts, config.exact_endgame
     )
 
 

@@ -32,9 +32,9 @@ from briscola_env.encoding import Encoder
 from briscola_env.policies import RandomPolicy
 from briscola_env.policies.network import (
     ActorCritic,
+    make_checkpoint,
     masked_log_probs,
     policy_of,
-    weights_of,
 )
 from briscola_env.rules import Rules
 
@@ -162,16 +162,7 @@ def train(args: argparse.Namespace) -> Checkpoint:
         decisions += len(episodes)
         print(f"{iteration + 1}/{args.iterations}  entropy {stats.ent_loss.mean:.3f}")
     facts = {"algorithm": "Tianshou PPO", "seed": args.seed, "decisions": decisions}
-    return Checkpoint(
-        rules=rules,
-        frame=encoder.frame,
-        show_points=encoder.show_points,
-        exact_endgame=False,
-        reward_points=REWARD_POINTS,
-        network=network.sizes,
-        training=facts,
-        weights=weights_of(network),
-    )
+    return make_checkpoint(network, encoder, REWARD_POINTS, facts)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -27,7 +27,7 @@ from briscola_env.arena.match import evaluate
 from briscola_env.checkpoint import LAST, Checkpoint
 from briscola_env.encoding import Encoder
 from briscola_env.policies import RandomPolicy
-from briscola_env.policies.network import ActorCritic, policy_of, weights_of
+from briscola_env.policies.network import ActorCritic, make_checkpoint, policy_of
 
 OBSERVATION = ("seats", "observation", "observation")
 ACTION, MASK = ("seats", "action"), ("seats", "action_mask")
@@ -123,16 +123,7 @@ def train(args: argparse.Namespace) -> Checkpoint:
                 optimizer.step()
         print(f"{iteration + 1}/{args.iterations}  entropy {losses['entropy'].item():.3f}")
     facts = {"algorithm": "TorchRL ClipPPOLoss", "seed": args.seed, "decisions": decisions}
-    return Checkpoint(
-        rules=rules,
-        frame=encoder.frame,
-        show_points=encoder.show_points,
-        exact_endgame=False,
-        reward_points=REWARD_POINTS,
-        network=network.sizes,
-        training=facts,
-        weights=weights_of(network),
-    )
+    return make_checkpoint(network, encoder, REWARD_POINTS, facts)
 
 
 def main(arguments: list[str] | None = None) -> int:

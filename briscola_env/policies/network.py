@@ -4,7 +4,7 @@ The actor is a perceptron over all features, or one that treats all suits alike 
 learns the same from far fewer deals (docs/results.md).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from briscola_env.cards import CARDS_PER_SUIT, NUM_CARDS, NUM_SUITS
 from briscola_env.checkpoint import Checkpoint
+from briscola_env.encoding import Encoder
 from briscola_env.information import info_state
 from briscola_env.jit import kernel
 from briscola_env.policies.base import Policy
@@ -242,6 +243,27 @@ def from_checkpoint(checkpoint: Checkpoint, name: str) -> ActorCritic:
 def weights_of(network: nn.Module) -> dict[str, NDArray[np.float32]]:
     """The weights as float32 arrays by name, on the CPU."""
     return {key: tensor.detach().cpu().numpy() for key, tensor in network.state_dict().items()}
+
+
+def make_checkpoint(
+    network: ActorCritic,
+    encoder: Encoder,
+    reward_points: float,
+    training: Mapping[str, Any],
+    exact_endgame: bool = False,
+) -> Checkpoint:
+    """The network as a checkpoint for what this encoder shows; see `Checkpoint` for the rest."""
+    return Checkpoint(
+        rules=encoder.rules,
+        frame=encoder.frame,
+        show_points=encoder.show_points,
+        recent_tricks=encoder.recent_tricks,
+        exact_endgame=exact_endgame,
+        reward_points=reward_points,
+        network=network.sizes,
+        training=training,
+        weights=weights_of(network),
+    )
 
 
 class NetworkPolicy:

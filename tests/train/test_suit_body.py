@@ -7,7 +7,7 @@ import torch
 from briscola_env.cards import CARDS_PER_SUIT, NUM_CARDS, NUM_SUITS
 from briscola_env.checkpoint import LAST, Checkpoint
 from briscola_env.encoding import Encoder
-from briscola_env.policies.network import ActorCritic, NetworkPolicy, weights_of
+from briscola_env.policies.network import ActorCritic, NetworkPolicy, make_checkpoint
 from briscola_env.rules import CheckpointError, Rules
 from tests.positions import legal_rows, random_positions, views
 
@@ -94,17 +94,9 @@ def test_every_part_of_an_observation_matters(part):
 @pytest.mark.parametrize("table", TABLES)
 def test_a_checkpoint_plays_as_the_network_that_was_saved(tmp_path, table):
     rules = Rules(**table)
-    network = make_network(Encoder(rules, "trump_first", "all"))
-    checkpoint = Checkpoint(
-        rules=rules,
-        frame="trump_first",
-        show_points="all",
-        exact_endgame=False,
-        reward_points=40.0,
-        network=network.sizes,
-        training={},
-        weights=weights_of(network),
-    )
+    encoder = Encoder(rules, "trump_first", "all")
+    network = make_network(encoder)
+    checkpoint = make_checkpoint(network, encoder, 40.0, {})
     checkpoint.save(tmp_path / LAST)
     rows, states = observations(rules)
     policy = NetworkPolicy(Checkpoint.load(tmp_path), rules, "file")
@@ -119,15 +111,6 @@ def test_a_checkpoint_plays_as_the_network_that_was_saved(tmp_path, table):
 def test_card_planes_of_another_encoder_are_refused(tmp_path):
     encoder = Encoder(Rules(), "trump_first", "all")
     network = make_network(encoder, card_planes=encoder.card_planes - 1)
-    checkpoint = Checkpoint(
-        rules=Rules(),
-        frame="trump_first",
-        show_points="all",
-        exact_endgame=False,
-        reward_points=40.0,
-        network=network.sizes,
-        training={},
-        weights=weights_of(network),
-    )
+    checkpoint = make_checkpoint(network, encoder, 40.0, {})
     with pytest.raises(CheckpointError, match="card_planes is not 9"):
         NetworkPolicy(checkpoint, Rules(), "file")
