@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from briscola_env import __version__
 from briscola_env.arena.entrants import load_policy, source_hash, table_rules
@@ -28,17 +27,12 @@ from briscola_env.arena.match import Match, evaluate, finite, summarize
 from briscola_env.arena.play import join_deals, play_parts
 from briscola_env.arena.report import ProgressBar, print_table
 from briscola_env.checkpoint import BEST, Checkpoint, replace_file
-from briscola_env.engine import step
-from briscola_env.information import sample_worlds
 from briscola_env.policies import Policy, checkpoint_of
-from briscola_env.policies.base import act_where_free, show_turns
-from briscola_env.policies.beliefs import turn_back
-from briscola_env.policies.exact import ExactEndgame, open_margins
-from briscola_env.policies.netsearch import PRIOR_POINTS
+from briscola_env.policies.exact import ExactEndgame
+from briscola_env.policies.netsearch import ModelSearch
 from briscola_env.policies.network import NetworkPolicy, from_checkpoint, policy_of
 from briscola_env.rng import child_seed
 from briscola_env.rules import Rules
-from briscola_env.state import States
 from training.config import load_config
 from training.learner import Learner, make_learner
 from training.selfplay import iterate, to_checkpoint
@@ -47,11 +41,8 @@ REPORT = "exploit.json"
 PICK_DECKS, PICK_EVERY = 1000, 10  # decks that compare snapshots; iterations between two
 PPO_SHARE = 2 / 3  # of the time; search has the rest
 LEARNING_SHARE = 0.9 * PPO_SHARE  # the decks that are reported have what is left of it
-WORLDS, CANDIDATES = 32, 256  # searched in, and sampled to find them
-LEAST_WORLDS = 8  # different ones that must be left of the candidates
-OWN_TURNS = 2  # that are played after the action, until the critic speaks
+WORLDS = 256  # sampled for a decision of the search
 _PICKING, _REPORTING = 100, 101  # what child seeds are for, beside those of the learner
-_ROWS = 16  # decisions searched at once: their worlds stay in the cache
 _PPO_PART, _SEARCH_PART = 512, 16  # decks between two looks at the clock
 
 
@@ -165,138 +156,6 @@ def train_exploiter(target: Target, seed: int, clock: Clock, run_dir: Path | Non
         iterate(learner)
 
 
-# ------------------------------------------------------------------------------------------ search
-
-
-class ModelSearch:
-    """Looks one move ahead in sampled worlds, with the frozen policy as model of the other sides.
-
-    Worlds in which it would not have played its latest cards are thrown away, the latest card
-    first, as far back as leaves enough of them. In those that are left each action is tried and the
-    deal is played on, the other sides by the frozen policy, its own by the frozen network, whose
-    critic says what comes after OWN_TURNS more turns. Without a network the deal is played to its
-    end by the frozen policy alone. A frozen policy that plays at random is asked for a random card
-    each time, so that a world is kept with the right odds.
-    """
-
-    name = "search"
-
-    def __init__(self, target: Target) -> None:
-        self.frozen, self.exact, checkpoint = target.policy, target.exact, target.checkpoint
-        self.network = checkpoint and NetworkPolicy(checkpoint, target.rules, self.name)
-        self.own: Policy = self.network or self.frozen
-
-    def act(
-        self, info_states: States, legal: NDArray[np.bool_], seeds: NDArray[np.uint64]
-    ) -> NDArray[np.int64]:
-        """See `Policy.act`."""
-        return act_where_free(self._search, info_states, legal, seeds, _ROWS)
-
-    def _search(
-        self, infos: States, legal: NDArray[np.bool_], seeds: NDArray[np.uint64]
-    ) -> NDArray[np.int64]:
-        """The best action of each of a few decisions."""
-        worlds, luck = self._likely_worlds(infos, seeds)
-        rows, moves = np.nonzero(legal)
-        tried, seats = worlds[rows].ravel(), infos["observer"][rows].astype(np.int64)
-        margins = self._play_out(
-            tried, np.repeat(moves, WORLDS), np.repeat(seats, WORLDS), luck[rows].ravel()
-        )
-        scores = np.where(legal, 0.0, -np.inf)
-        scores[rows, moves] = margins.reshape(len(rows), WORLDS).mean(axis=1)
-        scores += self._prior(infos, legal, seeds)
-        best: NDArray[np.int64] = scores.argmax(axis=1)
-        return best
-
-    def _prior(
-        self, infos: States, legal: NDArray[np.bool_], seeds: NDArray[np.uint64]
-    ) -> NDArray[np.float64]:
-        """Card points [N, num_actions] for the own policy's opinion, as the worlds are few."""
-        if self.network:
-            likely = self.network.probabilities(infos, legal).astype(np.float64)
-            prior: NDArray[np.float64] = PRIOR_POINTS * np.log(np.maximum(likely, 1e-9))
-            return prior
-        choices = self.own.act(infos, legal, seeds)
-        return PRIOR_POINTS * (np.arange(legal.shape[1]) == choices[:, None])
-
-    def _likely_worlds(
-        self, infos: States, seeds: NDArray[np.uint64]
-    ) -> tuple[States, NDArray[np.uint64]]:
-        """Full states [N, WORLDS] that explain what was played, and a seed for each."""
-        worlds, luck = sample_worlds(infos, seeds, CANDIDATES)
-        pasts = worlds.ravel().copy()
-        pasts["observer"] = np.repeat(infos["observer"], CANDIDATES)
-        left, going = np.ones(luck.shape, np.bool_), np.ones(len(infos), np.bool_)
-        while going.any():
-            rows = np.flatnonzero(left & going[:, None])
-            played = np.empty(len(rows), np.int64)
-            turn_back(pasts, rows, played)
-            going[rows[played < 0] // CANDIDATES] = False  # what there is is explained
-            rows, played = rows[played >= 0], played[played >= 0]
-            agreeing = left.copy()
-            would = _ask(self.frozen, pasts, rows, luck.ravel())
-            agreeing.ravel()[rows[would != played]] = False
-            going &= agreeing.sum(axis=1) >= LEAST_WORLDS
-            left[going] = agreeing[going]
-        order = (~left).argsort(axis=1, kind="stable")  # those that are left come first
-        places = np.arange(WORLDS) % left.sum(axis=1, keepdims=True)
-        chosen = np.take_along_axis(order, places, axis=1)
-        return (
-            np.take_along_axis(worlds, chosen, axis=1),
-            np.take_along_axis(luck, chosen, axis=1),
-        )
-
-    def _play_out(
-        self,
-        states: States,
-        moves: NDArray[np.int64],
-        seats: NDArray[np.int64],
-        luck: NDArray[np.uint64],
-    ) -> NDArray[np.float64]:
-        """Margins [K], in card points, that `seats` may expect of the deal after moves."""
-        each, sides = np.arange(len(states)), int(states["sides"][0])
-        own, margins, turns = seats % sides, np.zeros(len(states)), np.zeros(len(states), np.int64)
-        acting, choices = each, moves
-        while acting.size:
-            moved = states[acting]
-            step(moved, choices)
-            states[acting] = moved
-            over = moved["current_player"] < 0
-            if self.exact:
-                solved = ~over & (moved["trick"] == moved["draws"]) & (moved["table_count"] == 0)
-                rows = acting[solved]
-                if rows.size:
-                    margins[rows] = open_margins(moved[solved])[np.arange(len(rows)), seats[rows]]
-                over |= solved
-            if self.network:
-                turns[acting] += moved["current_player"] == seats[acting]
-                judged = ~over & (turns[acting] > OWN_TURNS)
-                margins[acting[judged]] = self.network.values(moved[judged], seats[acting[judged]])
-                over |= judged
-            acting = acting[~over]
-            mine = states["current_player"][acting] % sides == own[acting]
-            choices = np.empty(len(acting), np.int64)
-            choices[mine] = _ask(self.own, states, acting[mine], luck)
-            choices[~mine] = _ask(self.frozen, states, acting[~mine], luck)
-        points = states["scores"][:, :sides].astype(np.float64)
-        ours = points[each, own]
-        margins += ours - (points.sum(axis=1) - ours) / (sides - 1)
-        return margins
-
-
-def _ask(
-    policy: Policy, states: States, rows: NDArray[np.int64], luck: NDArray[np.uint64]
-) -> NDArray[np.int64]:
-    """What a policy does in the games `rows` of full states, from what the seats to act know."""
-    if not rows.size:
-        return np.empty(0, np.int64)
-    infos, seats = np.empty(len(rows), states.dtype), np.empty(len(rows), np.int64)
-    legal = np.empty((len(rows), int(states["num_actions"][0])), np.bool_)
-    show_turns(states, rows, infos, legal, seats)
-    # The place in the deal tells one choice's luck from the next.
-    return policy.act(infos, legal, luck[rows] + infos["history_length"].astype(np.uint64))
-
-
 # ------------------------------------------------------------------------------------------ report
 
 
@@ -335,7 +194,8 @@ def explore(
     findings = [Finding(match, time.monotonic() - start)]
     if not clock.stopped:
         start = time.monotonic()
-        search: Policy = ModelSearch(target)
+        network = target.checkpoint and NetworkPolicy(target.checkpoint, target.rules, "search")
+        search: Policy = ModelSearch("search", target.policy, network, WORLDS, target.exact)
         search = ExactEndgame(search) if target.exact else search
         match = measure(search, target, seed, decks, _SEARCH_PART, lambda: clock.over(1.0))
         findings.append(Finding(match, time.monotonic() - start))

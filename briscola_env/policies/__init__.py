@@ -58,10 +58,10 @@ def make_policy(name: str, rules: Rules) -> Policy:
         from briscola_env.policies.network import policy_of
 
         return policy_of(Checkpoint.load(path), rules, name)
-    from briscola_env.policies.netsearch import NetworkSearch
+    from briscola_env.policies.netsearch import network_search
 
     worlds = _count(name, argument.partition(":")[0])
-    search = NetworkSearch(Checkpoint.load(path), rules, worlds, name)
+    search = network_search(Checkpoint.load(path), rules, worlds, name)
     return ExactEndgame(search) if rules.players == 2 or search.solves else search
 
 

@@ -12,16 +12,12 @@ import torch
 from briscola_env.arena import play
 from briscola_env.arena.match import evaluate
 from briscola_env.arena.report import ProgressBar
-from briscola_env.cards import cards_of
 from briscola_env.checkpoint import BEST, LAST, Checkpoint
-from briscola_env.engine import legal_actions, step
-from briscola_env.information import info_state, resample
-from briscola_env.policies import RandomPolicy
 from briscola_env.policies.network import policy_of, weights_of
 from briscola_env.rules import Rules
-from tests.train.test_checkpoint import make_checkpoint, positions
+from tests.train.test_checkpoint import make_checkpoint
 from training import best_response, selfplay
-from training.best_response import Clock, Finding, ModelSearch, Target, claim, load_target, main
+from training.best_response import Clock, Finding, Target, claim, load_target, main
 
 
 class Lowest:
@@ -36,15 +32,6 @@ class Lowest:
     def act(self, info_states, legal, seeds):
         Lowest.asked += len(legal)
         return legal.argmax(axis=1)
-
-
-class Highest:
-    """Plays the highest card id."""
-
-    name = "highest"
-
-    def act(self, info_states, legal, seeds):
-        return legal.shape[1] - 1 - legal[:, ::-1].argmax(axis=1)
 
 
 class Counted(Clock):
@@ -82,8 +69,6 @@ def few(monkeypatch):
     monkeypatch.setattr(best_response, "PICK_DECKS", 20)
     monkeypatch.setattr(best_response, "PICK_EVERY", 2)
     monkeypatch.setattr(best_response, "WORLDS", 4)
-    monkeypatch.setattr(best_response, "CANDIDATES", 8)
-    monkeypatch.setattr(best_response, "LEAST_WORLDS", 2)
     set_config(monkeypatch, "deals=30", "network.actor=[32]", "network.critic=[8]")
 
 
@@ -107,76 +92,6 @@ def test_ppo_learns_to_beat_a_policy_that_plays_its_lowest_card(monkeypatch):
     after = evaluate(exploiter, target.policy, target.rules, 300, seed=5).margin
     assert after.low > before.high + 10
     assert after.low > 10
-
-
-@pytest.mark.parametrize("policy", [Lowest(), RandomPolicy()], ids=lambda policy: policy.name)
-@pytest.mark.parametrize("players", [2, 3, 4])
-def test_search_wins_from_whoever_does_not_look_at_the_table(policy, players):
-    rules = Rules(players=players)
-    search = ModelSearch(target_of(policy, rules))
-    assert evaluate(search, policy, rules, 20, seed=1).margin.low > 15
-
-
-@pytest.mark.parametrize("exact", [False, True])
-def test_search_wins_from_a_network_that_it_knows(exact, network_target):
-    target = network_target(exact=exact)
-    search = ModelSearch(target)
-    assert evaluate(search, target.policy, target.rules, 30, seed=1).margin.low > 5
-
-
-# ------------------------------------------------------------------------------------- search
-
-
-def test_worlds_are_those_in_which_the_frozen_policy_plays_what_it_played():
-    # Who always plays its highest card has no higher one left but the one it has drawn since.
-    rules, plays = Rules(), 9
-    states = play.deal_episodes(rules, np.arange(40).astype(np.uint64))
-    legal = np.empty((40, rules.num_actions), bool)
-    for _ in range(plays):
-        legal_actions(states, legal)
-        step(states, Highest().act(states, legal, None))
-    seats = states["current_player"].astype(np.int64)
-    infos = states.copy()
-    info_state(states, seats, infos)
-    search = ModelSearch(target_of(Highest()))
-    worlds, luck = search._likely_worlds(infos, np.arange(40).astype(np.uint64))
-    assert worlds.shape == luck.shape == (40, best_response.WORLDS)
-    blind = np.repeat(infos, best_response.WORLDS)
-    resample(blind.copy(), luck.ravel() + np.uint64(1), blind)
-
-    def broken(worlds):
-        """How many hands hold more high cards than were drawn."""
-        count = 0
-        for world in worlds.ravel():
-            rival = 1 - int(world["current_player"])
-            own = world["history_seat"][:plays] == rival
-            last = np.flatnonzero(own)[-1]
-            drawn = int(world["table_count"] == 0)  # since that card
-            higher = [
-                card for card in cards_of(world["hands"][rival]) if card > world["history"][last]
-            ]
-            count += len(higher) > drawn
-        return count
-
-    # A few positions are so unlikely that no candidate explains them.
-    assert broken(worlds) < 0.1 * broken(blind)
-
-
-@pytest.mark.parametrize("players", [2, 4])
-def test_search_sees_nothing_hidden_and_no_neighbour_moves_it(few, players, network_target):
-    rules = Rules(players=players)
-    search = ModelSearch(network_target(rules))
-    infos, legal, seeds = positions(rules, 40, plies=14)
-    actions = search.act(infos, legal, seeds)
-    assert legal[np.arange(40), actions].all()
-    worlds, again = infos.copy(), infos.copy()
-    resample(infos, seeds + np.uint64(7), worlds)
-    info_state(worlds, infos["observer"].astype(np.int64), again)
-    np.testing.assert_array_equal(search.act(again, legal, seeds), actions)
-    order = np.random.default_rng(0).permutation(40)
-    np.testing.assert_array_equal(
-        search.act(infos[order], legal[order], seeds[order]), actions[order]
-    )
 
 
 # ---------------------------------------------------------------------------------------- PPO
